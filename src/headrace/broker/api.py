@@ -1,0 +1,75 @@
+"""What a request is to its handler, and how a handler answers: at once, or later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.protocol.messages import Body, encode_response
+
+if TYPE_CHECKING:
+    from headrace.broker.connection import Connection, Slot
+    from headrace.broker.node import Node
+
+
+class Request:
+    __slots__ = ("api_key", "body", "client_id", "connection", "correlation_id", "version")
+
+    def __init__(
+        self,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        body: Any,
+        connection: Connection | None = None,
+    ) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body = body
+        self.connection = connection
+
+
+class Later:
+    """An answer that comes later, on the loop. Until then the connection's next request waits, as in Kafka."""
+
+    __slots__ = ("_done", "_request", "_slot")
+
+    def __init__(self) -> None:
+        self._request: Request | None = None
+        self._slot: Slot | None = None
+        self._done: Body | None = None
+
+    def bind(self, request: Request, slot: Slot) -> None:
+        self._request = request
+        self._slot = slot
+        if self._done is not None:
+            self.complete(self._done)
+
+    def complete(self, body: Body) -> None:
+        if self._request is None or self._slot is None:
+            self._done = body  # before the router has seen it
+            return
+        request = self._request
+        self._slot.answer([framed(encode_response(request.api_key, request.version, request.correlation_id, body))])
+
+
+Handler = Callable[["Node", Request], "Body | Later"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One request type and the versions of it that are served."""
+
+    key: int
+    name: str
+    low: int
+    high: int
+    handle: Handler
+
+
+def framed(response: bytes) -> bytes:
+    return len(response).to_bytes(4, "big") + response

@@ -1,0 +1,125 @@
+"""Makes the two coordinators of a broker, groups and transactions, over its internal topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from headrace.broker.internal_topics import BrokerTopics, Markers, TopicJournal
+from headrace.broker.reactor import Reactor
+from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from headrace.broker.topics import Topic, Topics
+from headrace.coordinator.group_settings import GroupSettings
+from headrace.coordinator.groups import Groups
+from headrace.coordinator.journal import Done
+from headrace.coordinator.placing import partition_for
+from headrace.coordinator.transaction_settings import TransactionSettings
+from headrace.coordinator.transactions import Transactions
+from headrace.core.clock import Clock
+from headrace.core.settings import BrokerSettings
+
+
+class Coordination:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        topics: Topics,
+        clock: Clock,
+        reactor: Reactor,
+        producer_ids: Callable[[], int],
+    ) -> None:
+        self._offsets = TopicJournal(
+            OFFSETS_TOPIC, settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes, topics, clock
+        )
+        self._journal = TopicJournal(
+            TRANSACTIONS_TOPIC,
+            settings.transaction_state_log_num_partitions,
+            settings.transaction_state_log_segment_bytes,
+            topics,
+            clock,
+        )
+        self._markers = Markers(topics, clock)
+        self.groups = Groups(self._offsets, clock, reactor.call_later, _group_settings(settings), BrokerTopics(topics))
+        self.transactions = Transactions(
+            self._journal,
+            clock,
+            reactor.call_later,
+            _transaction_settings(settings),
+            producer_ids,
+            self._write_markers,
+            lambda group_id: partition_for(group_id, self._offsets.partition_count),
+        )
+
+    def load(self) -> None:
+        """What was decided before the last stop, and what was left to be done then."""
+        self.groups.load()
+        self.transactions.load()
+        self.transactions.start()
+
+    def end_of_turn(self) -> None:
+        """What the coordinators wrote down in this turn goes to the logs."""
+        self._offsets.end_of_turn()
+        self._journal.end_of_turn()
+
+    @property
+    def has_gathered(self) -> bool:
+        return self._offsets.has_gathered or self._journal.has_gathered
+
+    def make_topic(self, name: str) -> None:
+        """One of the two internal topics, if it is not there yet; StorageError if it cannot be made."""
+        (self._offsets if name == OFFSETS_TOPIC else self._journal).make()
+
+    def topic_deleted(self, topic: Topic) -> None:
+        """Offsets of a topic that is gone mean nothing, and must not be found if one of that name is made again."""
+        store = self.groups.offsets
+        for group_id, partitions in store.partitions_of_topic(topic.name).items():
+            records = store.delete_records(group_id, partitions)
+            if records:
+                forget = partial(store.forget, group_id, partitions)
+                partition = partition_for(group_id, self._offsets.partition_count)
+                self._offsets.append(partition, records, lambda error, forget=forget: None if error else forget())  # type: ignore[misc]
+
+    def _write_markers(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        partitions: list[tuple[str, int]],
+        done: Done,
+    ) -> None:
+        def written(error: Exception | None) -> None:
+            if error is None:
+                for topic, index in partitions:
+                    if topic == OFFSETS_TOPIC:
+                        self.groups.transaction_ended(producer_id, index, commit)
+            done(error)
+
+        self._markers.write(producer_id, producer_epoch, coordinator_epoch, commit, partitions, written)
+
+
+def _group_settings(settings: BrokerSettings) -> GroupSettings:
+    return GroupSettings(
+        min_session_timeout_ms=settings.group_min_session_timeout_ms,
+        max_session_timeout_ms=settings.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        max_size=settings.group_max_size,
+        offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
+        offsets_retention_check_interval_ms=settings.offsets_retention_check_interval_ms,
+        offset_metadata_max_bytes=settings.offset_metadata_max_bytes,
+        consumer_heartbeat_interval_ms=settings.group_consumer_heartbeat_interval_ms,
+        consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
+        consumer_assignment_interval_ms=settings.group_consumer_assignment_interval_ms,
+        consumer_max_size=settings.group_consumer_max_size,
+        consumer_assignors=settings.group_consumer_assignors,
+        consumer_migration_policy=settings.group_consumer_migration_policy,
+    )
+
+
+def _transaction_settings(settings: BrokerSettings) -> TransactionSettings:
+    return TransactionSettings(
+        max_timeout_ms=settings.transaction_max_timeout_ms,
+        id_expiration_ms=settings.transactional_id_expiration_ms,
+        abort_check_interval_ms=settings.transaction_abort_check_interval_ms,
+        expire_check_interval_ms=settings.transaction_expire_check_interval_ms,
+    )

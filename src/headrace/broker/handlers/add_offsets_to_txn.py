@@ -1,0 +1,31 @@
+"""AddOffsetsToTxn: a group's offsets are going to be committed in a transaction, whose end must reach them.
+
+v1 throttles, v2 knows PRODUCER_FENCED, v3 is flexible, v4 knows TRANSACTION_ABORTABLE. Clients of transaction
+version 2 do not ask: TxnOffsetCommit v5 does it for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.api import Api, Later, Request
+from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.handlers.transaction_errors import fenced
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+FENCED_SINCE = 2
+
+
+def handle(node: Node, request: Request) -> Body | Later:
+    body, soon = request.body, Soon()
+
+    def answer(answered: Body) -> None:
+        soon({"error_code": fenced(answered["error_code"], request.version, FENCED_SINCE)})
+
+    node.transactions.add_offsets(body.transactional_id, body.producer_id, body.producer_epoch, body.group_id, answer)
+    return soon.result()
+
+
+API = Api(key=25, name="AddOffsetsToTxn", low=0, high=4, handle=handle)

@@ -1,0 +1,56 @@
+"""AlterConfigs: what a resource sets becomes exactly what is given here; what is left out falls to its
+default.
+
+v2 is flexible. Kafka keeps it for old clients; IncrementalAlterConfigs is the one to use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.broker.api import Api, Request
+from headrace.broker.handlers.config_resources import (
+    BROKER,
+    TOPIC,
+    answer,
+    broker_layer,
+    check_change,
+    count_resources,
+)
+from headrace.core.errors import PeerError
+from headrace.protocol.error_codes import INVALID_REQUEST
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+
+def handle(node: Node, request: Request) -> Mapping[str, object]:
+    resources = request.body.resources
+    counts = count_resources(resources)
+    responses = []
+    for resource in resources:
+        try:
+            check_change(resource, counts)
+            _replace(node, resource, request.body.validate_only)
+            responses.append(answer(resource, None))
+        except PeerError as error:
+            responses.append(answer(resource, error))
+    return {"responses": responses}
+
+
+def _replace(node: Node, resource: Any, validate_only: bool) -> None:
+    name = resource.resource_name
+    configs = {config.name: config.value for config in resource.configs}
+    if resource.resource_type == TOPIC:
+        if not name:
+            raise PeerError(INVALID_REQUEST, "Default topic resources are not allowed.")
+        node.topics.alter(name, configs, validate_only=validate_only)
+    elif resource.resource_type == BROKER:
+        layer = broker_layer(name, node.settings.node_id)
+        node.dynamic_settings.replace(layer, configs, validate_only=validate_only)
+    else:
+        raise PeerError(INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+
+
+API = Api(key=33, name="AlterConfigs", low=0, high=2, handle=handle)

@@ -1,0 +1,58 @@
+"""The resources whose settings can be read and changed: topics, brokers and loggers, by Kafka's numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headrace.broker.catalog import CLUSTER_WIDE, THIS_BROKER
+from headrace.core.errors import PeerError
+from headrace.protocol.error_codes import INVALID_REQUEST
+
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+
+
+def broker_layer(name: str, node_id: int) -> str:
+    """Which layer of dynamic settings a change of a broker resource is for."""
+    if not name:
+        return CLUSTER_WIDE
+    check_node(name, node_id, "broker")
+    return THIS_BROKER
+
+
+def check_node(name: str, node_id: int, noun: str) -> None:
+    if not name.removeprefix("-").isdecimal():
+        raise PeerError(INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    if int(name) != node_id:
+        if noun == "broker":
+            message = f"Unexpected broker id, expected {node_id}, but received {name}"
+        else:
+            message = f"Unexpected node id. Expected {node_id}, but received {name}"
+        raise PeerError(INVALID_REQUEST, message)
+
+
+def check_change(resource: Any, counts: Mapping[tuple[int, str], int], nullable: Iterable[str] = ()) -> None:
+    """What is wrong with a change before anyone looks at what it changes."""
+    if counts[resource.resource_type, resource.resource_name] > 1:
+        raise PeerError(INVALID_REQUEST, "Each resource must appear at most once.")
+    keys = Counter(config.name for config in resource.configs)
+    if any(count > 1 for count in keys.values()):
+        raise PeerError(INVALID_REQUEST, "Error due to duplicate config keys")
+    allowed = set(nullable)
+    nulls = [config.name for config in resource.configs if config.value is None and config.name not in allowed]
+    if nulls:
+        raise PeerError(INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+
+
+def count_resources(resources: Iterable[Any]) -> Mapping[tuple[int, str], int]:
+    return Counter((resource.resource_type, resource.resource_name) for resource in resources)
+
+
+def answer(resource: Any, error: PeerError | None) -> Mapping[str, object]:
+    return {
+        "error_code": 0 if error is None else error.code,
+        "error_message": None if error is None else error.message or None,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+    }

@@ -1,0 +1,49 @@
+"""ConsumerGroupHeartbeat: the one request of the consumer group protocol (KIP-848), to join, to live and to leave.
+
+In v0 the broker may make up the member's id; from v1 on the member brings it, and may subscribe with a regular
+expression.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from headrace.broker.api import Api, Later, Request
+from headrace.broker.handlers.client_host import client_host
+from headrace.broker.handlers.soon import Body, Soon
+from headrace.coordinator.consumer_group_requests import Heartbeat
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+_MS = timedelta(milliseconds=1)
+_NO_ID = uuid.UUID(int=0)
+
+
+def handle(node: Node, request: Request) -> Body | Later:
+    body = request.body
+    names, owned = body.subscribed_topic_names, body.topic_partitions
+    beat = Heartbeat(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        instance_id=body.instance_id,
+        rack_id=body.rack_id,
+        rebalance_timeout_ms=body.rebalance_timeout // _MS,
+        topics=None if names is None else frozenset(names),
+        pattern=getattr(body, "subscribed_topic_regex", None),
+        server_assignor=body.server_assignor,
+        owned=None if owned is None else {each.topic_id or _NO_ID: frozenset(each.partitions) for each in owned},
+        client_id=request.client_id or "",
+        client_host=client_host(request),
+        fresh_id=str(uuid.uuid4()),
+        version=request.version,
+    )
+    soon = Soon()
+    node.groups.consumer_heartbeat(beat, soon)
+    return soon.result()
+
+
+API = Api(key=68, name="ConsumerGroupHeartbeat", low=0, high=1, handle=handle)

@@ -1,0 +1,76 @@
+"""CreatePartitions: more partitions for a topic; never fewer.
+
+v2 is flexible, v3 adds a throttling error. A manual assignment must name this broker for each new
+partition.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from headrace.broker.api import Api, Request
+from headrace.broker.handlers.assignment import check_replicas
+from headrace.broker.handlers.create_topics import PARTITIONS_A_REQUEST_MAX
+from headrace.core.errors import PeerError
+from headrace.protocol.error_codes import (
+    INVALID_PARTITIONS,
+    INVALID_REPLICA_ASSIGNMENT,
+    INVALID_REQUEST,
+    NONE,
+    POLICY_VIOLATION,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+
+def handle(node: Node, request: Request) -> Mapping[str, object]:
+    body = request.body
+    counts = Counter(topic.name for topic in body.topics)
+    results: dict[str, Mapping[str, object]] = {}
+    for topic in body.topics:
+        if topic.name in results:
+            continue
+        try:
+            if counts[topic.name] > 1:
+                raise PeerError(INVALID_REQUEST, "Duplicate topic name.")
+            if body.timeout <= timedelta():
+                raise PeerError(REQUEST_TIMED_OUT, "")
+            _check(node, topic)
+            if not body.validate_only:
+                node.topics.grow(topic.name, topic.count)
+            results[topic.name] = {"name": topic.name, "error_code": NONE, "error_message": None}
+        except PeerError as error:
+            message = error.message or None
+            results[topic.name] = {"name": topic.name, "error_code": error.code, "error_message": message}
+    return {"results": list(results.values())}
+
+
+def _check(node: Node, asked: Any) -> None:
+    topic = node.topics.get(asked.name)
+    if topic is None:
+        raise PeerError(UNKNOWN_TOPIC_OR_PARTITION, "")
+    existing = len(topic.partitions)
+    if asked.count == existing:
+        raise PeerError(INVALID_PARTITIONS, f"Topic already has {existing} partition(s).")
+    if asked.count < existing:
+        why = f"currently has {existing} partition(s); {asked.count} would not be an increase."
+        raise PeerError(INVALID_PARTITIONS, f"The topic {asked.name} {why}")
+    more = asked.count - existing
+    if more > PARTITIONS_A_REQUEST_MAX:
+        raise PeerError(POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    if asked.assignments is not None:
+        if len(asked.assignments) != more:
+            why = f"but only {len(asked.assignments)} assignment(s) were specified."
+            message = f"Attempted to add {more} additional partition(s), {why}"
+            raise PeerError(INVALID_REPLICA_ASSIGNMENT, message)
+        for assignment in asked.assignments:
+            check_replicas(assignment.broker_ids, node.settings.node_id)
+
+
+API = Api(key=37, name="CreatePartitions", low=0, high=3, handle=handle)

@@ -1,0 +1,150 @@
+"""CreateTopics: new topics, all written down with one fsync.
+
+v4 lets -1 stand for the broker's number of partitions and replicas, v5 answers with the settings in
+force, v7 with the topic's id. Earlier versions are answered with less. One broker holds one replica of
+each partition.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from headrace.broker.api import Api, Request
+from headrace.broker.config_view import ConfigView
+from headrace.broker.handlers.assignment import check_replicas
+from headrace.broker.topics import NewTopic
+from headrace.core.errors import PeerError
+from headrace.protocol.error_codes import (
+    INVALID_PARTITIONS,
+    INVALID_REPLICA_ASSIGNMENT,
+    INVALID_REPLICATION_FACTOR,
+    INVALID_REQUEST,
+    NONE,
+    POLICY_VIOLATION,
+    REQUEST_TIMED_OUT,
+)
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+PARTITIONS_A_REQUEST_MAX = 10_000  # as Kafka; more would also hold up the event loop
+
+
+def handle(node: Node, request: Request) -> Mapping[str, object]:
+    body = request.body
+    counts = Counter(topic.name for topic in body.topics)
+    answers: dict[str, Mapping[str, object]] = {}
+    planned: list[NewTopic] = []
+    partition_count = 0
+    for topic in body.topics:
+        if topic.name in answers:
+            continue
+        try:
+            if counts[topic.name] > 1:
+                raise PeerError(INVALID_REQUEST, "Duplicate topic name.")
+            if body.timeout <= timedelta():
+                raise PeerError(REQUEST_TIMED_OUT, "")
+            new = _plan(node, topic)
+            partition_count += new.partition_count
+            planned.append(new)
+            answers[topic.name] = {}
+        except PeerError as error:
+            answers[topic.name] = _refused(topic.name, error)
+    if partition_count > PARTITIONS_A_REQUEST_MAX:
+        too_many = PeerError(POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        return {"topics": [_refused(name, too_many) for name in answers]}
+    view = ConfigView(node.dynamic_settings) if request.version >= 5 else None
+    for new, problem in zip(planned, _make(node, planned, body.validate_only), strict=True):
+        answers[new.name] = _made(new, view) if problem is None else _refused(new.name, problem)
+    return {"topics": list(answers.values())}
+
+
+def _plan(node: Node, topic: Any) -> NewTopic:
+    """The checks in Kafka's order: name, settings, then numbers."""
+    settings = node.settings
+    configs = {config.name: config.value for config in topic.configs}
+    count = len(topic.assignments) or topic.num_partitions
+    new = node.topics.plan(topic.name, 1 if count < 1 else count, configs)
+    if topic.assignments:
+        _check_assignments(topic, settings.node_id)
+        return new
+    replicas = topic.replication_factor
+    if replicas == 0 or replicas < -1:
+        why = "Replication factor must be larger than 0, or -1 to use the default value."
+        raise PeerError(INVALID_REPLICATION_FACTOR, why)
+    if count == 0 or count < -1:
+        why = "Number of partitions was set to an invalid non-positive value."
+        raise PeerError(INVALID_PARTITIONS, why)
+    replicas = settings.default_replication_factor if replicas == -1 else replicas
+    if replicas > 1:
+        why = (
+            f"Unable to replicate the partition {replicas} time(s): The target replication factor of"
+            f" {replicas} cannot be reached because only 1 broker(s) are registered"
+            " or some brokers have all their log directories cordoned."
+        )
+        raise PeerError(INVALID_REPLICATION_FACTOR, why)
+    if count != -1:
+        return new
+    return NewTopic(name=new.name, id=new.id, partition_count=settings.num_partitions, overrides=new.overrides)
+
+
+def _check_assignments(topic: Any, node_id: int) -> None:
+    manual = "A manual partition assignment was specified, but"
+    if topic.replication_factor != -1:
+        raise PeerError(INVALID_REQUEST, f"{manual} replication factor was not set to -1.")
+    if topic.num_partitions != -1:
+        raise PeerError(INVALID_REQUEST, f"{manual} numPartitions was not set to -1.")
+    seen: set[int] = set()
+    for assignment in topic.assignments:
+        index = assignment.partition_index
+        if index in seen:
+            why = f"Found multiple manual partition assignments for partition {index}"
+            raise PeerError(INVALID_REPLICA_ASSIGNMENT, why)
+        seen.add(index)
+        check_replicas(assignment.broker_ids, node_id)
+    if seen != set(range(len(seen))):
+        why = "partitions should be a consecutive 0-based integer sequence"
+        raise PeerError(INVALID_REPLICA_ASSIGNMENT, why)
+
+
+def _make(node: Node, planned: list[NewTopic], validate_only: bool) -> list[PeerError | None]:
+    if validate_only or not planned:
+        return [None] * len(planned)
+    try:
+        made = node.topics.make(planned)
+    except PeerError as error:
+        return [error] * len(planned)
+    return [result if isinstance(result, PeerError) else None for result in made]
+
+
+def _made(new: NewTopic, view: ConfigView | None) -> Mapping[str, object]:
+    configs = [
+        {
+            "name": entry.name,
+            "value": new.overrides.get(entry.name, entry.value),
+            "read_only": False,
+            "config_source": entry.source,
+            "is_sensitive": False,
+        }
+        for entry in (view.topic(new.overrides) if view is not None else ())
+    ]
+    return {
+        "name": new.name,
+        "topic_id": new.id,
+        "error_code": NONE,
+        "error_message": None,
+        "num_partitions": new.partition_count,
+        "replication_factor": 1,
+        "configs": configs,
+    }
+
+
+def _refused(name: str, error: PeerError) -> Mapping[str, object]:
+    message = error.message or None
+    return {"name": name, "topic_id": None, "error_code": error.code, "error_message": message, "configs": []}
+
+
+API = Api(key=19, name="CreateTopics", low=2, high=7, handle=handle)

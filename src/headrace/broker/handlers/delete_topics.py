@@ -1,0 +1,91 @@
+"""DeleteTopics: topics, by name or from v6 on by id.
+
+v5 adds an error message. The partitions are gone at once; their files leave in the background.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from headrace.broker.api import Api, Request
+from headrace.core.errors import PeerError
+from headrace.protocol.error_codes import (
+    INVALID_REQUEST,
+    NONE,
+    REQUEST_TIMED_OUT,
+    TOPIC_DELETION_DISABLED,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+Asked = tuple[str | None, UUID | None]  # name, id
+
+
+def handle(node: Node, request: Request) -> Mapping[str, object]:
+    body = request.body
+    asked: list[Asked]
+    if request.version >= 6:
+        asked = [(topic.name, topic.topic_id) for topic in body.topics]
+    else:
+        asked = [(name, None) for name in body.topic_names]
+    counts = Counter(asked)
+    by_both = {node.topics.get(name or "") for name, _ in asked} & {
+        node.topics.by_id(topic_id) for _, topic_id in asked if topic_id is not None
+    }
+    answers: dict[Asked, PeerError | None] = {}
+    doomed: list[Asked] = []
+    for name, topic_id in asked:
+        topic = node.topics.by_id(topic_id) if topic_id is not None else node.topics.get(name or "")
+        shown: Asked = (name, topic_id)
+        try:
+            _check(name, topic_id, counts[name, topic_id])
+            if topic is None:
+                raise _unknown(topic_id)
+            if topic in by_both:
+                shown = (topic.name, topic.id)
+                why = "The provided topic name maps to an ID that was already supplied."
+                raise PeerError(INVALID_REQUEST, why)
+            if not node.settings.delete_topic_enable:
+                code = TOPIC_DELETION_DISABLED if request.version >= 3 else INVALID_REQUEST
+                raise PeerError(code, "Topic deletion is disabled.")
+            if body.timeout <= timedelta():
+                raise PeerError(REQUEST_TIMED_OUT, "")
+            doomed.append((topic.name, topic.id))
+            answers[topic.name, topic.id] = None
+        except PeerError as error:
+            answers[shown] = error
+    try:
+        node.topics.delete(*(name for name, _ in doomed if name is not None))
+    except PeerError as error:
+        answers |= dict.fromkeys(doomed, error)
+    return {"responses": [_answer(shown, error) for shown, error in answers.items()]}
+
+
+def _check(name: str | None, topic_id: UUID | None, count: int) -> None:
+    if name is not None and topic_id is not None:
+        raise PeerError(INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    if name is None and topic_id is None:
+        raise PeerError(INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if count > 1:
+        raise PeerError(INVALID_REQUEST, f"Duplicate topic {'name' if topic_id is None else 'id'}.")
+
+
+def _unknown(topic_id: UUID | None) -> PeerError:
+    if topic_id is not None:
+        return PeerError(UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    return PeerError(UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+
+
+def _answer(shown: Asked, error: PeerError | None) -> Mapping[str, object]:
+    code, message = (NONE, None) if error is None else (error.code, error.message or None)
+    return {"name": shown[0], "topic_id": shown[1], "error_code": code, "error_message": message}
+
+
+API = Api(key=20, name="DeleteTopics", low=1, high=6, handle=handle)

@@ -1,0 +1,55 @@
+"""DescribeCluster: the brokers, the controller and the cluster's id.
+
+v1 adds the kind of endpoint (1 broker, 2 controller), v2 whether fenced brokers are wanted; there are
+none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from headrace.broker.api import Api, Request
+from headrace.broker.handlers import operations
+from headrace.broker.handlers.address import advertised
+from headrace.protocol.error_codes import MISMATCHED_ENDPOINT_TYPE, NONE, UNSUPPORTED_ENDPOINT_TYPE
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+BROKER, CONTROLLER = 1, 2
+
+
+def handle(node: Node, request: Request) -> Mapping[str, object]:
+    wanted = getattr(request.body, "endpoint_type", BROKER)
+    if wanted == CONTROLLER:
+        why = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        return _refused(MISMATCHED_ENDPOINT_TYPE, why)
+    if wanted != BROKER:
+        return _refused(UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {wanted}")
+    host, port = advertised(node, request)
+    node_id = node.settings.node_id
+    asked = request.body.include_cluster_authorized_operations
+    return {
+        "error_code": NONE,
+        "error_message": None,
+        "cluster_id": node.cluster_id,
+        "controller_id": node_id,
+        "brokers": [
+            {
+                "broker_id": node_id,
+                "host": host,
+                "port": port,
+                "rack": node.settings.broker_rack or None,
+                "is_fenced": False,
+            }
+        ],
+        "cluster_authorized_operations": operations.ON_CLUSTER if asked else operations.NOT_ASKED,
+    }
+
+
+def _refused(code: int, why: str) -> Mapping[str, object]:
+    return {"error_code": code, "error_message": why, "cluster_id": "", "brokers": []}
+
+
+API = Api(key=60, name="DescribeCluster", low=0, high=2, handle=handle)

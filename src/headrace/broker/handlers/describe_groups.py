@@ -1,0 +1,35 @@
+"""DescribeGroups: the state of classic groups, and who is in them.
+
+v1 throttles, v3 may ask what it may do with the group, v4 has the instance ids of static members, v5 is flexible, v6
+says of a group that is not there that it is not there. Before, it is described as dead, without an error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.api import Api, Request
+from headrace.broker.handlers.operations import NOT_ASKED
+from headrace.broker.handlers.soon import Body
+from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, NONE
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+NOT_FOUND_SINCE = 6
+ON_GROUP = sum(1 << bit for bit in (3, 6, 8, 10, 11))  # read, delete, describe, and the configs: see `operations`
+
+
+def handle(node: Node, request: Request) -> Body:
+    tells_operations = getattr(request.body, "include_authorized_operations", False)
+    groups = []
+    for described in node.groups.describe(request.body.groups):
+        group = dict(described)
+        if request.version < NOT_FOUND_SINCE and group["error_code"] == GROUP_ID_NOT_FOUND:
+            group["error_code"] = NONE
+        told = tells_operations and group["error_code"] == NONE
+        groups.append({**group, "authorized_operations": ON_GROUP if told else NOT_ASKED})
+    return {"groups": groups}
+
+
+API = Api(key=15, name="DescribeGroups", low=0, high=6, handle=handle)

@@ -1,0 +1,52 @@
+"""DescribeLogDirs: the log directories, and which partitions take how many bytes there.
+
+v2 is flexible, v3 adds an error code of its own, v4 the size of the disk, v5 whether a directory is
+cordoned, which none is here. A directory that is offline is there with KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from headrace.broker.api import Api, Request
+from headrace.log.store import LogDirectory
+from headrace.protocol.error_codes import KAFKA_STORAGE_ERROR, NONE
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+Sizes = dict[str, list[Mapping[str, object]]]  # partitions by topic
+
+
+def handle(node: Node, request: Request) -> Mapping[str, object]:
+    asked = None
+    if request.body.topics is not None:
+        asked = {(topic.topic, index) for topic in request.body.topics for index in topic.partitions}
+    found: dict[str, Sizes] = {directory.path: {} for directory in node.store.directories}
+    for topic in node.topics.all():
+        for partition in topic.partitions:
+            log = partition.log
+            if log is None or (asked is not None and (topic.name, partition.index) not in asked):
+                continue
+            sizes = {"partition_index": partition.index, "partition_size": log.size_bytes}
+            entry = {**sizes, "offset_lag": 0, "is_future_key": False}
+            found[log.directory.path].setdefault(topic.name, []).append(entry)
+    results = [_directory(directory, found[directory.path]) for directory in node.store.directories]
+    return {"error_code": NONE, "results": results}
+
+
+def _directory(directory: LogDirectory, topics: Sizes) -> Mapping[str, object]:
+    if directory.error is not None:
+        return {"error_code": KAFKA_STORAGE_ERROR, "log_dir": directory.path, "topics": []}
+    total_bytes, usable_bytes = directory.usable()
+    return {
+        "error_code": NONE,
+        "log_dir": directory.path,
+        "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
+        "total_bytes": total_bytes,
+        "usable_bytes": usable_bytes,
+    }
+
+
+API = Api(key=35, name="DescribeLogDirs", low=1, high=5, handle=handle)

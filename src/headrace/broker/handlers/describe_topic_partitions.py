@@ -1,0 +1,90 @@
+"""DescribeTopicPartitions: partitions of topics in the order of their names, a page at a time.
+
+v0 only. A page has at most as many partitions as the request says and `max.request.partition.size.limit`
+allows; the cursor names the partition that the next page begins with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from headrace.broker.api import Api, Request
+from headrace.broker.handlers import operations
+from headrace.broker.partition import Partition
+from headrace.broker.topic_names import is_legal
+from headrace.protocol.error_codes import (
+    INVALID_REQUEST,
+    INVALID_TOPIC_EXCEPTION,
+    LEADER_NOT_AVAILABLE,
+    NONE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+
+def handle(node: Node, request: Request) -> Mapping[str, object]:
+    body = request.body
+    asked = {topic.name for topic in body.topics}
+    first_name, first_index = "", 0
+    if body.cursor is not None:
+        first_name, first_index = body.cursor.topic_name, body.cursor.partition_index
+        if first_index < 0 or (asked and first_name not in asked):
+            refused = [_topic(topic.name, INVALID_REQUEST) for topic in body.topics]
+            return {"topics": refused}
+    names = sorted(name for name in asked or (topic.name for topic in node.topics.all()) if name >= first_name)
+    room = max(1, min(body.response_partition_limit, node.settings.max_request_partition_size_limit))
+    return _page(node, names, first_index if names and names[0] == first_name else 0, room)
+
+
+def _page(node: Node, names: list[str], first_index: int, room: int) -> Mapping[str, object]:
+    topics: list[Mapping[str, object]] = []
+    for name in names:
+        if room <= 0:
+            return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": 0}}
+        topic = node.topics.get(name)
+        if topic is None:
+            code = UNKNOWN_TOPIC_OR_PARTITION if is_legal(name) else INVALID_TOPIC_EXCEPTION
+            topics.append(_topic(name, code, topic_authorized_operations=operations.ON_TOPIC))
+            continue
+        end = first_index + room
+        shown = topic.partitions[first_index:end]
+        topics.append(
+            _topic(
+                name,
+                NONE,
+                topic_id=topic.id,
+                is_internal=topic.internal,
+                partitions=[_partition(partition, node.settings.node_id) for partition in shown],
+                topic_authorized_operations=operations.ON_TOPIC,
+            )
+        )
+        if end < len(topic.partitions):
+            return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": end}}
+        room -= len(shown)
+        first_index = 0
+    return {"topics": topics}
+
+
+def _topic(name: str, code: int, **more: object) -> Mapping[str, object]:
+    return {"error_code": code, "name": name, "topic_id": None, "partitions": [], **more}
+
+
+def _partition(partition: Partition, node_id: int) -> Mapping[str, object]:
+    online = partition.online
+    return {
+        "error_code": NONE if online else LEADER_NOT_AVAILABLE,
+        "partition_index": partition.index,
+        "leader_id": node_id if online else -1,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": [node_id],
+        "isr_nodes": [node_id],
+        "eligible_leader_replicas": [],
+        "last_known_elr": [],
+        "offline_replicas": [] if online else [node_id],
+    }
+
+
+API = Api(key=75, name="DescribeTopicPartitions", low=0, high=0, handle=handle)

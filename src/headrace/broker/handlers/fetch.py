@@ -1,0 +1,302 @@
+"""Fetch (1), versions 4 to 18: slices of files, never records.
+
+The answer is a list of small byte strings and file slices in between; the connection sends the slices
+from the page cache. A fetch that finds too little waits in the purgatory and is tried again when a
+partition grows.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from headrace.broker.purgatory import FetchWait
+from headrace.core.errors import PeerError
+from headrace.log.partition_log import PartitionLog
+from headrace.log.reader import Run, Slice
+from headrace.protocol import fetch
+from headrace.protocol.error_codes import (
+    FENCED_LEADER_EPOCH,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from headrace.protocol.fetch import Fetched, FetchPartition, FetchRequest, TopicKey
+
+if TYPE_CHECKING:
+    from headrace.broker.connection import Connection, Slot
+    from headrace.broker.fetch_sessions import Session, SessionPartition
+    from headrace.broker.node import Node
+    from headrace.broker.outbox import Part
+    from headrace.broker.partition import Partition
+
+COPIES_BYTES_MAX = 512 << 10  # an answer holds at most so many record bytes in memory; the rest stays in files
+
+Answer = tuple[TopicKey, Fetched, Run | None]
+
+
+class FetchHandler:
+    __slots__ = ("_sessions", "_topics", "bytes_max", "node")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.bytes_max = node.settings.fetch_max_bytes
+        self._topics = node.topics
+        self._sessions = node.fetch_sessions
+
+    def handle(
+        self, connection: Connection, view: memoryview, at: int, end: int, version: int, correlation_id: int
+    ) -> None:
+        request = fetch.decode(view, at, end, version)
+        uses_ids = version >= fetch.TOPIC_IDS_FROM
+        session: Session | None = None
+        incremental = False
+        if version >= 7:
+            try:
+                session, incremental = self._sessions.open(request, uses_ids, time.monotonic())
+            except PeerError as error:
+                self.node.metrics.error(error.code)
+                head = fetch.encode_head(version, correlation_id, error.code, 0, 0) + fetch.encode_tail(version)
+                connection.send(len(head).to_bytes(4, "big") + head)
+                return
+        one = OneFetch(self, connection, request, version, correlation_id, session, incremental)
+        if not one.attempt(last=request.wait_ms_max <= 0):
+            one.wait()
+
+    def partition(self, key: TopicKey, index: int) -> Partition:
+        topic = self._topics.get(key) if isinstance(key, str) else self._topics.by_wire_id(key)
+        if topic is None:
+            code = UNKNOWN_TOPIC_OR_PARTITION if isinstance(key, str) else UNKNOWN_TOPIC_ID
+            raise PeerError(code, f"{key!r}: no such topic")
+        if not 0 <= index < len(topic.partitions):
+            raise PeerError(UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name}: no partition {index}")
+        return topic.partitions[index]
+
+
+class OneFetch:
+    """One fetch request, from its first attempt to its answer."""
+
+    __slots__ = (
+        "_connection",
+        "_correlation_id",
+        "_handler",
+        "_incremental",
+        "_request",
+        "_session",
+        "_slot",
+        "_started",
+        "_version",
+        "_waiting",
+        "_wanted",
+    )
+
+    def __init__(
+        self,
+        handler: FetchHandler,
+        connection: Connection,
+        request: FetchRequest,
+        version: int,
+        correlation_id: int,
+        session: Session | None,
+        incremental: bool,
+    ) -> None:
+        self._handler = handler
+        self._connection = connection
+        self._request = request
+        self._version = version
+        self._correlation_id = correlation_id
+        self._session = session
+        self._incremental = incremental
+        self._slot: Slot | None = None
+        self._waiting: FetchWait | None = None
+        self._started = handler.node.reactor.turn_started
+        if incremental and session is not None:
+            self._wanted = [(key[0], each.asked) for key, each in session.partitions.items()]
+        else:
+            self._wanted = [(key, each) for key, partitions in request.topics for each in partitions]
+
+    # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def wait(self) -> None:
+        handler = self._handler
+        partitions = []
+        for key, asked in self._wanted:
+            try:
+                partitions.append(handler.partition(key, asked.partition))
+            except PeerError:
+                continue
+        self._slot = self._connection.slot(barrier=True)
+        self._waiting = FetchWait(handler.node.purgatory, partitions, self._request.wait_ms_max, self._retry)
+        self._connection.on_close.append(self._waiting.cancel)
+
+    def _retry(self, last: bool) -> bool:
+        return self._connection.closed or self.attempt(last=last)
+
+    def attempt(self, *, last: bool) -> bool:
+        """Answers if there is enough, if something is wrong, or if it is the last attempt."""
+        answers, size, urgent = self._read()
+        if not (last or urgent or size >= self._request.bytes_min or not self._wanted):
+            for _, _, run in answers:
+                if type(run) is Slice:
+                    run.close()
+            return False
+        self._answer(answers)
+        return True
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _read(self) -> tuple[list[Answer], int, bool]:
+        """The answers, their size in bytes, and whether one of them should not wait."""
+        request = self._request
+        left = min(request.bytes_max, self._handler.bytes_max)
+        committed = request.read_committed
+        size = 0
+        urgent = False
+        answers: list[Answer] = []
+        for key, asked in self._wanted:
+            try:
+                log = self._log(key, asked)
+                diverging = self._diverging(log, asked)
+                run: Run | None = None
+                end = log.last_stable_offset if committed else log.high_watermark
+                if diverging is not None:
+                    urgent = True
+                elif not log.start_offset <= asked.offset <= log.high_watermark:
+                    log.check_offset(asked.offset)
+                elif asked.offset < end:
+                    bytes_max = min(left, asked.bytes_max)
+                    copy = size < COPIES_BYTES_MAX
+                    run = log.read(asked.offset, bytes_max, whole_first=size == 0, copy=copy, end=end)
+                if run is not None:
+                    size += len(run)
+                    left = max(0, left - len(run))
+                answers.append((key, self._fetched(log, asked, run, diverging), run))
+            except PeerError as error:
+                urgent = True
+                answers.append((key, self._failed(asked, error), None))
+            except OSError as failure:
+                urgent = True
+                why = self._handler.node.store.failed(log, failure)
+                answers.append((key, self._failed(asked, PeerError(KAFKA_STORAGE_ERROR, str(why))), None))
+        return answers, size, urgent
+
+    def _log(self, key: TopicKey, asked: FetchPartition) -> PartitionLog:
+        partition = self._handler.partition(key, asked.partition)
+        log = partition.log
+        if log is None:
+            raise PeerError(KAFKA_STORAGE_ERROR, f"{partition.topic}-{partition.index}: its log directory is offline")
+        if asked.leader_epoch >= 0 and asked.leader_epoch != log.leader_epoch:
+            code = FENCED_LEADER_EPOCH if asked.leader_epoch < log.leader_epoch else UNKNOWN_LEADER_EPOCH
+            raise PeerError(code, f"{log.name}: leader epoch {asked.leader_epoch}; it is {log.leader_epoch}")
+        return log
+
+    def _diverging(self, log: PartitionLog, asked: FetchPartition) -> tuple[int, int] | None:
+        """Where a reader's history parted from ours, if it says which epoch it read last."""
+        if asked.last_fetched_epoch < 0:
+            return None
+        epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
+        if epoch < 0:
+            raise PeerError(OFFSET_OUT_OF_RANGE, f"{log.name}: epoch {asked.last_fetched_epoch} is not known")
+        if epoch < asked.last_fetched_epoch or end_offset < asked.offset:
+            return epoch, end_offset
+        return None
+
+    def _fetched(
+        self, log: PartitionLog, asked: FetchPartition, run: Run | None, diverging: tuple[int, int] | None
+    ) -> Fetched:
+        aborted = None
+        if self._request.read_committed:
+            aborted = log.aborted_in_last_read(asked.offset) if run is not None else ()
+        return Fetched(
+            asked.partition,
+            NONE,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.start_offset,
+            len(run) if run is not None else 0,
+            aborted,
+            diverging,
+        )
+
+    def _failed(self, asked: FetchPartition, error: PeerError) -> Fetched:
+        self._handler.node.metrics.error(error.code)
+        return Fetched(asked.partition, error.code, -1, -1, -1, 0, None)
+
+    # ── answering ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _answer(self, answers: list[Answer]) -> None:
+        if self._session is not None:
+            answers = self._changed(answers)
+        parts = self._encode(answers)
+        self._handler.node.metrics.fetch_latency.observe(time.perf_counter() - self._started)
+        if self._slot is not None:
+            self._slot.answer(parts)
+            if self._waiting is not None and not self._connection.closed:
+                self._connection.on_close.remove(self._waiting.cancel)
+        elif len(parts) == 1:
+            self._connection.send(parts[0])
+        else:
+            self._connection.slot(barrier=False).answer(parts)
+
+    def _changed(self, answers: list[Answer]) -> list[Answer]:
+        """In an incremental fetch, only what the client does not know yet."""
+        session = self._session
+        kept: list[Answer] = []
+        for key, part, run in answers:
+            known = session.partitions.get((key, part.partition)) if session is not None else None
+            if not self._incremental or known is None or run is not None or _news(known, part):
+                kept.append((key, part, run))
+            if known is not None:
+                known.told_watermark = part.high_watermark
+                known.told_start = part.start_offset
+                if run is not None and session is not None:
+                    session.partitions.move_to_end((key, part.partition))  # the others come first next time
+        return kept
+
+    def _encode(self, answers: list[Answer]) -> list[Part]:
+        version = self._version
+        session_id = self._session.id if self._session is not None else 0
+        if len(answers) == 1:
+            key, part, run = answers[0]
+            head, tail = fetch.encode_one(version, self._correlation_id, session_id, key, part)
+            if run is None:
+                return [head + tail]
+            return [head, run, tail] if tail else [head, run]
+        topics: dict[TopicKey, list[tuple[Fetched, Run | None]]] = {}
+        for key, part, run in answers:
+            topics.setdefault(key, []).append((part, run))
+        parts: list[Part] = []
+        buffer = bytearray(4)
+        buffer += fetch.encode_head(version, self._correlation_id, NONE, session_id, len(topics))
+        size = 0
+        for key, found in topics.items():
+            buffer += fetch.encode_topic(version, key, len(found))
+            for part, run in found:
+                buffer += fetch.encode_partition(version, part)
+                if run is not None:
+                    parts.append(bytes(buffer))
+                    parts.append(run)
+                    size += len(buffer) + len(run)
+                    buffer = bytearray()
+                buffer += fetch.encode_partition_end(version, part)
+            buffer += fetch.encode_topic_end(version)
+        buffer += fetch.encode_tail(version)
+        if buffer:
+            parts.append(bytes(buffer))
+            size += len(buffer)
+        first = parts[0]
+        if isinstance(first, bytes):
+            parts[0] = (size - 4).to_bytes(4, "big") + first[4:]
+        return parts
+
+
+def _news(known: SessionPartition, part: Fetched) -> bool:
+    return (
+        part.error != NONE
+        or part.diverging is not None
+        or part.high_watermark != known.told_watermark
+        or part.start_offset != known.told_start
+    )

@@ -1,0 +1,69 @@
+"""What the requests about committed offsets share: which partitions exist, and one answer out of two halves.
+
+The partitions that do not exist are answered here, the rest by their group. Kafka puts its own refusals first and adds
+the group's answer to them, topic by topic; a client may see that in the order of the answer, so it is the same here.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.broker.handlers.soon import Body
+from headrace.protocol.error_codes import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+    from headrace.broker.topics import Topic
+
+
+class Sorted:
+    """The topics of a request, sorted into partitions that exist and refusals."""
+
+    def __init__(self) -> None:
+        self.known: list[tuple[Topic, Any]] = []  # the topic, and the request's entry for one of its partitions
+        self._refused: dict[object, dict[str, Any]] = {}
+
+    def refuse(self, reference: Mapping[str, object], partition: int, code: int) -> None:
+        topic = self._refused.setdefault(_identity(reference), {**reference, "partitions": []})
+        topic["partitions"].append({"partition_index": partition, "error_code": code})
+
+    def merge(self, answered: Iterable[Body]) -> list[Body]:
+        """With what the group answered for the known ones."""
+        if not self._refused:
+            return list(answered)
+        for topic in answered:
+            merged = self._refused.setdefault(_identity(topic), {**topic, "partitions": []})
+            merged["partitions"].extend(topic["partitions"])
+        return list(self._refused.values())
+
+
+def _identity(reference: Mapping[str, Any]) -> object:
+    return reference["topic_id"] if "topic_id" in reference else reference["name"]
+
+
+def sort_partitions(node: Node, topics: Sequence[Any]) -> Sorted:
+    """By name or by id, whichever the version of the request has."""
+    found = Sorted()
+    for asked in topics:
+        by_id = not hasattr(asked, "name")
+        topic = node.topics.by_id(asked.topic_id) if by_id else node.topics.get(asked.name)
+        reference = {"topic_id": asked.topic_id} if by_id else {"name": asked.name}
+        unknown = UNKNOWN_TOPIC_ID if by_id and topic is None else UNKNOWN_TOPIC_OR_PARTITION
+        for partition in asked.partitions:
+            if topic is not None and 0 <= partition.partition_index < len(topic.partitions):
+                found.known.append((topic, partition))
+            else:
+                found.refuse(reference, partition.partition_index, unknown)
+    return found
+
+
+def with_ids(topics: Iterable[Body], id_of: Callable[[str], uuid.UUID | None]) -> list[Body]:
+    """Topics by id instead of by name; one that has none is left out."""
+    answered: list[Body] = []
+    for each in topics:
+        topic_id = id_of(each["name"])
+        if topic_id is not None:
+            answered.append({"topic_id": topic_id, "partitions": each["partitions"]})
+    return answered

@@ -1,0 +1,315 @@
+"""Produce (0), versions 3 to 13: the hottest path of the broker.
+
+A batch is checked, staged and, at the end of the turn, written; the answer goes out when it is. What a
+request holds in memory is pinned until then. Where a topic asks for another compression than the producer
+used, the batch is packed anew in a thread first, and the connection's next request waits for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from headrace.broker.connection import Slot
+from headrace.broker.handlers.transaction_errors import IMPLICIT_SINCE, for_produce
+from headrace.core.errors import PeerError, RecordsError
+from headrace.protocol.batch import HEADER_BYTES, PRODUCER, PRODUCER_AT, TRANSACTIONAL, check_produced
+from headrace.protocol.error_codes import (
+    INVALID_REQUIRED_ACKS,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from headrace.protocol.framing import Chunk
+from headrace.protocol.produce import Answer, ProduceRequest, Refusal, TopicKey, encode, refused
+from headrace.protocol.records import recompress
+
+if TYPE_CHECKING:
+    from headrace.broker.connection import Connection
+    from headrace.broker.node import Node
+    from headrace.broker.topics import Topic
+    from headrace.log.partition_log import PartitionLog
+
+_ATTRIBUTES = 22  # the low byte of a batch's attributes
+
+Packed = dict[int, bytearray | PeerError]  # by where a batch starts: what stands for it, or why it is refused
+
+
+class ProduceWait(Slot):
+    """One request under way: answered when the last of its batches is written."""
+
+    __slots__ = (
+        "_chunk",
+        "_correlation_id",
+        "_node",
+        "_size",
+        "_started",
+        "_version",
+        "acks",
+        "answers",
+        "logs",
+        "pending",
+    )
+
+    def __init__(
+        self,
+        node: Node,
+        connection: Connection,
+        chunk: Chunk,
+        size: int,
+        version: int,
+        correlation_id: int,
+        acks: int,
+    ) -> None:
+        self.connection = connection
+        self.barrier = False
+        self.parts = None
+        self.acks = acks
+        self.answers: list[Answer] = []
+        self.logs: list[PartitionLog | None] = []  # whose answer stands where; None where it was refused
+        self.pending = 1  # one for the handler itself, while it stages
+        self._node = node
+        self._chunk = chunk
+        self._size = size
+        self._version = version
+        self._correlation_id = correlation_id
+        self._started = node.reactor.turn_started
+
+    def refuse(self, key: TopicKey, index: int, error: PeerError) -> None:
+        record_errors = error.records if isinstance(error, RecordsError) else ()
+        self.answers.append(refused(key, index, error.code, Refusal(error.message, record_errors)))
+        self.logs.append(None)
+        self._node.metrics.error(error.code)
+
+    def done(self, log: PartitionLog | None, error: Exception | None) -> None:
+        if error is not None:
+            for at, each in enumerate(self.logs):
+                if each is log:
+                    key, numbers, _ = self.answers[at]
+                    self.answers[at] = refused(key, numbers[0], KAFKA_STORAGE_ERROR, Refusal(str(error)))
+        self.pending -= 1
+        if self.pending:
+            return
+        self._chunk.unpin()
+        connection = self.connection
+        node = self._node
+        server = node.server
+        connection.in_flight_bytes -= self._size
+        server.in_flight_bytes -= self._size
+        if server.choked:
+            server.relieved()
+        node.metrics.produce_latency.observe(perf_counter() - self._started)
+        if self.acks != 0:
+            self.parts = [encode(self._version, self._correlation_id, self.answers)]
+            connection.answered(self)
+        elif any(numbers[1] for _, numbers, _ in self.answers):
+            # With acks=0 a closed connection is the only way to say that something went wrong.
+            connection.close()
+        elif not connection.closed:
+            connection.settle()
+
+
+class ProduceHandler:
+    __slots__ = ("_topics", "node")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._topics = node.topics
+
+    def handle(
+        self, connection: Connection, chunk: Chunk, at: int, end: int, version: int, correlation_id: int
+    ) -> None:
+        """Takes over the chunk's pin."""
+        view = chunk.view
+        try:
+            request = connection.produce_decoder.decode(view, at, end, version)
+        except BaseException:
+            chunk.unpin()
+            raise
+        node = self.node
+        acks = request[1]
+        server = node.server
+        size = end - at
+        connection.in_flight_bytes += size
+        server.in_flight_bytes += size
+        if server.in_flight_bytes > server.queued_bytes_max:
+            server.choked = True
+        wait = ProduceWait(node, connection, chunk, size, version, correlation_id, acks)
+        if acks != 0:
+            connection.waiting.append(wait)
+        if request[0] is not None:
+            self._verify_first(connection, request, view, wait, version)
+        else:
+            self._go_on(connection, request, view, wait, None)
+
+    def _go_on(
+        self,
+        connection: Connection,
+        request: ProduceRequest,
+        view: memoryview,
+        wait: ProduceWait,
+        refused: Packed | None,
+    ) -> None:
+        """With batches of which some may have been refused already."""
+        if self._topics.packs_anew and (to_pack := self._to_pack(request, view)):
+            self._pack_first(connection, request, view, wait, to_pack, refused)
+        else:
+            self._stage(request, view, wait, refused)
+
+    def _stage(
+        self,
+        request: ProduceRequest,
+        view: memoryview,
+        wait: ProduceWait,
+        packed: Packed | None,
+    ) -> None:
+        now_ms = self.node.turn_ms()
+        topics = self._topics
+        acks_are_valid = -1 <= wait.acks <= 1
+        for key, wanted in request[3]:
+            topic = topics.by_name.get(key) if type(key) is str else topics.by_wire_id(key)  # type: ignore[arg-type]
+            for index, start, end in wanted:
+                try:
+                    if topic is None or not acks_are_valid or not 0 <= index < len(topic.partitions):
+                        raise self._unfit(topic, key, wait.acks)
+                    log = topic.partitions[index].log
+                    if log is None:
+                        raise PeerError(KAFKA_STORAGE_ERROR, f"{topic.name}-{index}: its log directory is offline")
+                    data = view
+                    if packed and (other := packed.get(start)) is not None:
+                        if isinstance(other, PeerError):
+                            raise other
+                        data, start, end = memoryview(other), 0, len(other)
+                    wait.pending += 1  # first, since a duplicate is done before `stage` returns
+                    try:
+                        base_offset, append_time = log.stage(
+                            data, start, end, now_ms, wait, transactional=request[0] is not None
+                        )
+                    except PeerError:
+                        wait.pending -= 1
+                        raise
+                    except OSError as error:
+                        wait.pending -= 1
+                        raise PeerError(KAFKA_STORAGE_ERROR, str(self.node.store.failed(log, error))) from error
+                except PeerError as error:
+                    wait.refuse(key, index, error)
+                else:
+                    wait.answers.append((key, (index, NONE, base_offset, append_time, log.start_offset), None))
+                    wait.logs.append(log)
+        if wait.pending == 1:
+            wait.done(None, None)  # nothing is under way
+        else:
+            wait.pending -= 1
+
+    def _unfit(self, topic: Topic | None, key: TopicKey, acks: int) -> PeerError:
+        """Why a request cannot be about this partition."""
+        if topic is None:
+            code = UNKNOWN_TOPIC_OR_PARTITION if isinstance(key, str) else UNKNOWN_TOPIC_ID
+            return PeerError(code, "This server does not host this topic-partition.")
+        if not -1 <= acks <= 1:
+            return PeerError(INVALID_REQUIRED_ACKS, f"acks={acks}; only -1, 0 and 1 are valid")
+        return PeerError(UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+
+    # ── transactions ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _verify_first(
+        self, connection: Connection, request: ProduceRequest, view: memoryview, wait: ProduceWait, version: int
+    ) -> None:
+        """A transactional batch is taken only if its partition is in the transaction, or can be added to it now."""
+        transactions, transactional_id = self.node.transactions, request[0] or ""
+        refused: Packed = {}
+        missing: list[tuple[str, int, int]] = []  # topic, partition, where its batch starts
+        producer = (-1, -1)
+        for topic, index, start, log in self._transactional(request, view):
+            producer = PRODUCER.unpack_from(view, start + PRODUCER_AT)
+            entry = log.producers.get(producer[0])
+            if entry is not None and entry.epoch == producer[1] and entry.txn_first_offset >= 0:
+                continue  # it was asked for when the first batch of this transaction came
+            code = transactions.verify(transactional_id, *producer, topic, index)
+            if code == NONE:
+                continue
+            if version >= IMPLICIT_SINCE:
+                missing.append((topic, index, start))
+            else:
+                refused[start] = _outside(for_produce(code, version), topic, index)
+        if not missing:
+            self._go_on(connection, request, view, wait, refused)
+            return
+        connection.barriers += 1
+
+        def decided(code: int) -> None:
+            connection.barriers -= 1
+            if code != NONE:
+                for topic, index, start in missing:
+                    refused[start] = _outside(for_produce(code, version), topic, index)
+            self._go_on(connection, request, view, wait, refused)
+            connection.settle()
+
+        partitions = [(topic, index) for topic, index, _ in missing]
+        transactions.add_implicitly(transactional_id, *producer, partitions, decided)
+
+    def _transactional(self, request: ProduceRequest, view: memoryview) -> Iterator[tuple[str, int, int, PartitionLog]]:
+        """(topic, partition, start, log) of the request's transactional batches."""
+        for key, wanted in request[3]:
+            topic = self._topics.by_name.get(key) if isinstance(key, str) else self._topics.by_wire_id(key)
+            for index, start, end in wanted if topic is not None else ():
+                if topic is None or not 0 <= index < len(topic.partitions) or end - start < HEADER_BYTES:
+                    continue
+                log = topic.partitions[index].log
+                if log is not None and view[start + _ATTRIBUTES] & TRANSACTIONAL:
+                    yield topic.name, index, start, log
+
+    # ── another compression than the producer's ──────────────────────────────────────────────────────────────────
+
+    def _to_pack(self, request: ProduceRequest, view: memoryview) -> list[tuple[int, int, int, int | None]]:
+        """(start, end, codec, level) of the batches whose topic names another codec."""
+        found: list[tuple[int, int, int, int | None]] = []
+        for key, wanted in request[3]:
+            topic = self._topics.get(key) if isinstance(key, str) else self._topics.by_wire_id(key)
+            if topic is None or topic.config.compression_type == "producer":
+                continue
+            for index, start, end in wanted:
+                if not 0 <= index < len(topic.partitions) or end - start < HEADER_BYTES:
+                    continue
+                log = topic.partitions[index].log
+                codec = log.needs_conversion(view[start + _ATTRIBUTES]) if log is not None else None
+                if codec is not None:
+                    found.append((start, end, codec, topic.config.compression_level))
+        return found
+
+    def _pack_first(
+        self,
+        connection: Connection,
+        request: ProduceRequest,
+        view: memoryview,
+        wait: ProduceWait,
+        wanted: list[tuple[int, int, int, int | None]],
+        refused: Packed | None,
+    ) -> None:
+        connection.barriers += 1
+
+        def pack() -> Packed:
+            packed: Packed = {}
+            for start, end, codec, level in wanted:
+                try:
+                    check_produced(view, start, end)
+                    packed[start] = recompress(bytes(view[start:end]), codec, level)
+                except PeerError as error:
+                    packed[start] = error
+            return packed
+
+        def done(result: object, error: BaseException | None) -> None:
+            connection.barriers -= 1
+            if error is not None:
+                raise error
+            packed: Packed = result if isinstance(result, dict) else {}
+            self._stage(request, view, wait, {**packed, **(refused or {})})
+            connection.settle()
+
+        self.node.slow_workers.submit(pack, done)
+
+
+def _outside(code: int, topic: str, index: int) -> PeerError:
+    return PeerError(code, f"{topic}-{index}: this batch is in no open transaction of its producer")

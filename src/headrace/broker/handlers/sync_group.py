@@ -1,0 +1,40 @@
+"""SyncGroup: a member asks for its part of the work; the leader brings what it has shared out.
+
+v1 throttles, v3 has the instance id of a static member, v4 is flexible, v5 must name the protocol's type and name, so
+that a member that lives in another world than its group notices.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.api import Api, Later, Request
+from headrace.broker.handlers.soon import Body, Soon
+from headrace.coordinator.group_effects import sync_refused
+from headrace.protocol.error_codes import INCONSISTENT_GROUP_PROTOCOL
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+PROTOCOL_NAMED_SINCE = 5
+
+
+def handle(node: Node, request: Request) -> Body | Later:
+    body = request.body
+    protocol = (getattr(body, "protocol_type", None), getattr(body, "protocol_name", None))
+    if request.version >= PROTOCOL_NAMED_SINCE and None in protocol:
+        return sync_refused(INCONSISTENT_GROUP_PROTOCOL)
+    soon = Soon()
+    node.groups.sync(
+        body.group_id,
+        body.member_id,
+        body.generation_id,
+        getattr(body, "group_instance_id", None),
+        *protocol,
+        {each.member_id: bytes(each.assignment) for each in body.assignments},
+        soon,
+    )
+    return soon.result()
+
+
+API = Api(key=14, name="SyncGroup", low=0, high=5, handle=handle)

@@ -1,0 +1,312 @@
+"""The composition root: makes every part of a broker, starts every loop, and stops them in order.
+
+Nothing else decides which part gets which. All timers are started in `_start_loops`.
+"""
+
+from __future__ import annotations
+
+import functools
+import resource
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from headrace.broker.catalog import Catalog
+from headrace.broker.dynamic_settings import DynamicSettings
+from headrace.broker.fetch_sessions import FetchSessions
+from headrace.broker.metrics import Metrics
+from headrace.broker.producer_ids import ProducerIds
+from headrace.broker.purgatory import Purgatory
+from headrace.broker.reactor import Reactor, Timer
+from headrace.broker.router import Router
+from headrace.broker.server import Server
+from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from headrace.broker.topics import Topic, Topics
+from headrace.broker.workers import Workers
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.files import Disk, OpenFiles
+from headrace.core.settings import BrokerSettings
+from headrace.log.compaction import CompactionSettings, Compactor
+from headrace.log.compaction_process import CompactionProcess
+from headrace.log.directory import LogDirectory
+from headrace.log.group_writer import GroupWriter
+from headrace.log.housekeeping import Housekeeping
+from headrace.log.partition_log import PartitionLog
+from headrace.log.store import LogStore
+
+if TYPE_CHECKING:
+    from headrace.broker.coordination import Coordination
+    from headrace.broker.http import MetricsServer
+    from headrace.coordinator.groups import Groups
+    from headrace.coordinator.transactions import Transactions
+
+DOOMED_FILES_INTERVAL_S = 15.0
+PRODUCERS_INTERVAL_S = 600.0
+SNAPSHOT_TIMEOUT_S = 1.0
+DESCRIPTORS_WANTED = 65_536
+LOGS_A_TURN = 100  # that housekeeping looks at
+
+
+class Node:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        reactor: Reactor | None = None,
+        workers: Callable[[str, int, Reactor], Workers] = Workers,
+    ) -> None:
+        """Clock, disk, loop and threads may be passed in, so that a simulation decides what happens when."""
+        _raise_descriptor_limit()
+        self.settings = settings
+        self.clock: Clock = clock or SystemClock()
+        self.disk = disk or Disk()
+        self.metrics = Metrics()
+        self.reactor = reactor or Reactor()
+        self.port = -1
+        self.cluster_id = ""
+        self._closed = False
+        self._turn = -1.0
+        self._turn_ms = 0
+        self._opened = False
+        self._http: MetricsServer | None = None
+        self._writers = workers("headrace-writer", 1, self.reactor)
+        self._flushers = workers("headrace-flush", 2, self.reactor)
+        self.slow_workers = workers("headrace-slow", 1, self.reactor)
+        self._cleaners = workers("headrace-cleaner", 1, self.reactor)
+        self.files = OpenFiles(self.disk, settings.open_files_max)
+        self.writer = GroupWriter(self.disk, self._writers.submit, self._flushers.submit)
+        self.store = LogStore(settings.log_dirs, self.files, self.writer, self.clock)
+        self.housekeeping = Housekeeping(self.store, settings.producer_id_expiration_ms)
+        self._compaction_process = CompactionProcess(self._cleaners.submit)
+        self._compaction_timer: Timer | None = None
+        self.compactor = Compactor(
+            self.store, self.housekeeping, self.clock, self._compaction_process.run, _compaction_settings(settings)
+        )
+        self.purgatory = Purgatory(self.reactor)
+        self.fetch_sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots)
+        self.server = Server(settings, self.reactor, self.metrics)
+
+    def open(self) -> None:
+        """Locks and recovers the data, then listens. Raises OperatorError with what to do about it."""
+        settings = self.settings
+        self.store.open(settings.node_id)
+        self._opened = True
+        online = [directory for directory in self.store.directories if directory.online]
+        known = next((directory.cluster_id for directory in online if directory.cluster_id), "")
+        self.catalog = Catalog.open([directory.path for directory in online], self.disk, known)
+        self.cluster_id = self.catalog.cluster_id
+        for directory in online:
+            directory.write_meta(self.cluster_id, settings.node_id)
+        self.dynamic_settings = DynamicSettings(settings, self.catalog)
+        self.dynamic_settings.on_change.append(self._settings_changed)
+        self.settings = self.dynamic_settings.effective
+        self.server.use(self.settings)
+        self.topics = Topics(self.catalog, self.store, self.settings)
+        self.topics.load()
+        self.store.flush_recovered()
+        self.topics.on_deleted = self._topic_deleted
+        self.store.on_offline = self._directory_offline
+        self.producer_ids = ProducerIds(self.catalog.take_producer_ids)
+        if any(self.topics.get(name) is not None for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)):
+            _ = self.coordination  # there is something to load, and perhaps to finish
+        self.router = Router(self)
+        self.metrics.api_names = self.router.names()
+        self.server.dispatch = self.router.dispatch
+        self.port = self.server.listen()
+        self.reactor.end_of_turn.append(self._end_of_turn)
+        self._start_loops()
+        if settings.metrics_port >= 0:
+            from headrace.broker.http import MetricsServer
+
+            self._http = MetricsServer(self, settings.metrics_host, settings.metrics_port)
+            self._http.start()
+
+    def _start_loops(self) -> None:
+        settings, every, keeper = self.settings, self.reactor.every, self.housekeeping
+        every(settings.log_retention_check_interval_ms / 1000, lambda: self._in_slices(keeper.delete_expired))
+        every(DOOMED_FILES_INTERVAL_S, keeper.remove_doomed)
+        every(
+            settings.log_flush_offset_checkpoint_interval_ms / 1000,
+            lambda: self._in_slices(keeper.flush_for_checkpoint, self.store.save_checkpoints),
+        )
+        flush_ms = min(settings.log_flush_scheduler_interval_ms, 1000)
+        every(flush_ms / 1000, keeper.flush_due)
+        every(PRODUCERS_INTERVAL_S, keeper.expire_producers)
+        self.compactor.open()
+        self._compact_later()
+
+    def _compact_later(self) -> None:
+        if self._compaction_timer is not None:
+            self._compaction_timer.cancel()
+        self._compaction_timer = self.reactor.call_later(self.settings.log_cleaner_backoff_ms / 1000, self._compact)
+
+    def _compact(self) -> None:
+        try:
+            self.compactor.tick()
+        finally:
+            self._compact_later()
+
+    def _in_slices(
+        self, work: Callable[[list[PartitionLog]], object], finish: Callable[[], object] = lambda: None
+    ) -> None:
+        """Over all logs, some in each turn, so that ten thousand of them hold nobody up."""
+        logs = list(self.store.logs.values())
+
+        def step(at: int) -> None:
+            work(logs[at : at + LOGS_A_TURN])
+            if at + LOGS_A_TURN < len(logs):
+                self.reactor.call_later(0, lambda: step(at + LOGS_A_TURN))
+            else:
+                finish()
+
+        step(0)
+
+    def turn_ms(self) -> int:
+        """The time of this turn: asked of the clock once, however many requests it serves."""
+        started = self.reactor.turn_started
+        if started != self._turn:
+            self._turn = started
+            self._turn_ms = self.clock.now_ms()
+        return self._turn_ms
+
+    def _end_of_turn(self) -> None:
+        writer, purgatory, server = self.writer, self.purgatory, self.server
+        while True:
+            coordination: Coordination | None = self.__dict__.get("coordination")  # None: nobody has needed it yet
+            if coordination is not None and coordination.has_gathered:
+                coordination.end_of_turn()
+            writer.end_of_turn()
+            if purgatory.ready:
+                purgatory.end_of_turn()
+            if server.dirty:
+                server.send_answers()
+            if not (
+                writer.fresh
+                or purgatory.ready
+                or server.dirty
+                or (coordination is not None and coordination.has_gathered)
+            ):
+                break
+        server.pool.end_of_turn()
+
+    @functools.cached_property
+    def coordination(self) -> Coordination:
+        """The coordinators, made when they are first needed: most of a broker's code is theirs."""
+        from headrace.broker.coordination import Coordination
+
+        made = Coordination(self.settings, self.topics, self.clock, self.reactor, self.producer_ids.next)
+        made.load()
+        return made
+
+    @functools.cached_property
+    def groups(self) -> Groups:
+        return self.coordination.groups
+
+    @functools.cached_property
+    def transactions(self) -> Transactions:
+        return self.coordination.transactions
+
+    def _settings_changed(self, settings: BrokerSettings) -> None:
+        self.settings = settings
+        self.server.use(settings)
+        self.housekeeping.producer_expiration_ms = settings.producer_id_expiration_ms
+        self.topics.settings_changed(settings)
+        self.compactor.settings = _compaction_settings(settings)
+        self._compact_later()
+
+    def _topic_deleted(self, topic: Topic) -> None:
+        for partition in topic.partitions:
+            partition.wake()
+        if "coordination" in self.__dict__:
+            self.coordination.topic_deleted(topic)
+
+    def _directory_offline(self, directory: LogDirectory) -> None:
+        self.topics.revision += 1
+        for topic in self.topics.all():
+            for partition in topic.partitions:
+                if partition.log is not None and partition.log.directory is directory:
+                    partition.go_offline()
+
+    # ── running ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def run(self) -> None:
+        """Until `stop`."""
+        self.reactor.run()
+
+    def stop(self) -> None:
+        """From any thread, or from a signal handler."""
+        self.reactor.stop()
+
+    @property
+    def metrics_port(self) -> int:
+        return self._http.port if self._http is not None else -1
+
+    def snapshot(self) -> Mapping[str, object]:
+        """The counters, as the loop sees them; asked from another thread."""
+        found: dict[str, object] = {}
+        ready = threading.Event()
+
+        def take() -> None:
+            found.update(self.metrics.snapshot())
+            found["batches_appended"] = self.writer.batches_written
+            found["bytes_appended"] = self.writer.bytes_written
+            found["log_directory_online"] = {(d.path,): int(d.online) for d in self.store.directories}
+            found["recovered_bytes"] = self.store.recovered_bytes
+            found["cut_bytes"] = self.store.cut_bytes
+            found["partitions"] = len(self.store.logs)
+            found["topics"] = len(list(self.topics.all()))
+            found["open_files"] = len(self.files)
+            found["waiting_fetches"] = self.purgatory.count
+            found["fetch_sessions"] = len(self.fetch_sessions)
+            ready.set()
+
+        self.reactor.call_from_thread(take)
+        if not ready.wait(SNAPSHOT_TIMEOUT_S):
+            raise TimeoutError(f"the broker's loop did not answer within {SNAPSHOT_TIMEOUT_S:g} s")
+        return found
+
+    def close(self) -> None:
+        """Stops listening, writes all that is staged, flushes, and marks the directories as cleanly stopped."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._http is not None:
+            self._http.stop()
+        self.server.stop_listening()
+        self.compactor.close()
+        self._compaction_process.close()
+        for workers in (self.slow_workers, self._cleaners, self._writers):
+            workers.close()
+        self.writer.closing = True
+        self.reactor.run_pending()
+        if "coordination" in self.__dict__:
+            self.coordination.end_of_turn()
+        self.writer.drain()
+        self._flushers.close()
+        self.reactor.run_pending()
+        self.server.send_answers()
+        self.server.drop_all()
+        if self._opened:
+            self.store.close()
+            if hasattr(self, "catalog"):
+                self.catalog.close()
+        self.reactor.close()
+
+
+def _compaction_settings(settings: BrokerSettings) -> CompactionSettings:
+    return CompactionSettings(
+        enabled=settings.log_cleaner_enable,
+        dedupe_bytes=settings.log_cleaner_dedupe_buffer_size,
+        load_factor=settings.log_cleaner_io_buffer_load_factor,
+        io_buffer_bytes=settings.log_cleaner_io_buffer_size,
+        bytes_per_second_max=settings.log_cleaner_io_max_bytes_per_second,
+    )
+
+
+def _raise_descriptor_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(DESCRIPTORS_WANTED, hard) if hard != resource.RLIM_INFINITY else DESCRIPTORS_WANTED
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,64 @@
+"""Fetches that wait until there is enough to read, or until their time is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.broker.reactor import Reactor
+
+if TYPE_CHECKING:
+    from headrace.broker.partition import Partition
+
+
+class FetchWait:
+    """One waiting fetch. `attempt(last)` answers it and returns True, or returns False to wait on."""
+
+    __slots__ = ("_attempt", "_partitions", "_purgatory", "_timer")
+
+    def __init__(
+        self,
+        purgatory: Purgatory,
+        partitions: list[Partition],
+        wait_ms: int,
+        attempt: Callable[[bool], bool],
+    ) -> None:
+        self._purgatory = purgatory
+        self._partitions = partitions
+        self._attempt = attempt
+        self._timer = purgatory.reactor.call_later(wait_ms / 1000, self._expired)
+        purgatory.count += 1
+        for partition in partitions:
+            partition.await_growth(self)
+
+    def _expired(self) -> None:
+        self.cancel()
+        self._attempt(True)
+
+    def wake(self) -> None:
+        self._purgatory.ready[self] = None
+
+    def retry(self) -> None:
+        if self._attempt(False):
+            self.cancel()
+
+    def cancel(self) -> None:
+        if self._timer.callback is not None:
+            self._purgatory.count -= 1
+        self._timer.cancel()
+        self._purgatory.ready.pop(self, None)
+        for partition in self._partitions:
+            partition.forget(self)
+
+
+class Purgatory:
+    def __init__(self, reactor: Reactor) -> None:
+        self.reactor = reactor
+        self.ready: dict[FetchWait, None] = {}  # to be tried again at the end of this turn, in order
+        self.count = 0
+
+    def end_of_turn(self) -> None:
+        while self.ready:
+            wait = next(iter(self.ready))
+            del self.ready[wait]
+            wait.retry()

@@ -1,0 +1,153 @@
+"""The event loop: one thread, one epoll, and every piece of a broker's state belongs to it.
+
+A turn is: wait, hand each ready descriptor to its owner, run what threads sent back, run timers that are due, then
+the end-of-turn hooks (write what was staged, send what was answered). Grouping by turns is what makes it fast: under
+load one turn serves many connections with few system calls. It is written by hand since a turn must have an end to
+hook on to, and since asyncio's handles cost as much as a whole small request (measured: see ../shared/performance.md).
+"""
+
+import contextlib
+import errno
+import heapq
+import logging
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import count
+
+READ = select.EPOLLIN
+WRITE = select.EPOLLOUT
+BROKEN = select.EPOLLHUP | select.EPOLLERR
+EVENTS_MAX = 512  # a turn
+
+logger = logging.getLogger(__name__)
+
+
+class Timer:
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class Reactor:
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._owners: dict[int, Callable[[int], None]] = {}
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._order = count()
+        self._from_threads: deque[Callable[[], None]] = deque()
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._woken = False
+        self._stopping = False
+        self.end_of_turn: list[Callable[[], None]] = []
+        self.turn_started = 0.0  # on the clock of time.perf_counter; latencies are counted from it
+        self._epoll.register(self._wake_fd, READ)
+        self._owners[self._wake_fd] = self._drain_wake
+
+    # ── descriptors ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def add(self, fd: int, events: int, owner: Callable[[int], None]) -> None:
+        self._owners[fd] = owner
+        self._epoll.register(fd, events)
+
+    def change(self, fd: int, events: int) -> None:
+        self._epoll.modify(fd, events)
+
+    def remove(self, fd: int) -> None:
+        if self._owners.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+        timer = Timer(callback)
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), timer))
+        return timer
+
+    def every(self, seconds: float, callback: Callable[[], None]) -> None:
+        """Again and again, counted from the end of the last time."""
+
+        def again() -> None:
+            try:
+                callback()
+            finally:
+                self.call_later(seconds, again)
+
+        self.call_later(seconds, again)
+
+    # ── threads ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def call_from_thread(self, callback: Callable[[], None]) -> None:
+        """The only way from another thread (or a signal handler) into the loop."""
+        self._from_threads.append(callback)
+        if not self._woken:
+            self._woken = True
+            os.eventfd_write(self._wake_fd, 1)
+
+    def _drain_wake(self, _: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake_fd)
+        self._woken = False  # after the read: whoever comes later writes again, whoever came earlier runs this turn
+
+    def stop(self) -> None:
+        self._stopping = True
+        self.call_from_thread(lambda: None)
+
+    # ── the loop ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def run(self) -> None:
+        poll = self._epoll.poll
+        owners = self._owners
+        hooks = self.end_of_turn
+        from_threads = self._from_threads
+        clock = time.perf_counter
+        while not self._stopping:
+            try:
+                events = poll(self._wait_seconds(), EVENTS_MAX)
+            except OSError as error:
+                if error.errno != errno.EINTR:
+                    raise
+                events = []
+            self.turn_started = clock()
+            for fd, mask in events:
+                owner = owners.get(fd)
+                if owner is not None:
+                    owner(mask)
+            if from_threads:
+                self.run_pending()
+            if self._timers:
+                self._run_timers()
+            for hook in hooks:
+                hook()
+
+    def run_pending(self) -> None:
+        """What threads have sent back so far."""
+        for _ in range(len(self._from_threads)):
+            self._from_threads.popleft()()
+
+    def _wait_seconds(self) -> float:
+        if self._from_threads:
+            return 0
+        timers = self._timers
+        while timers and timers[0][2].callback is None:
+            heapq.heappop(timers)
+        return max(0.0, timers[0][0] - time.monotonic()) if timers else -1
+
+    def _run_timers(self) -> None:
+        timers = self._timers
+        now = time.monotonic()
+        while timers and (timers[0][0] <= now or timers[0][2].callback is None):
+            callback = heapq.heappop(timers)[2].callback
+            if callback is not None:
+                callback()
+
+    def close(self) -> None:
+        self._owners.clear()
+        self._epoll.close()
+        os.close(self._wake_fd)

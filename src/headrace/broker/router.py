@@ -1,0 +1,105 @@
+"""Which request, in which version, goes to which handler. The one table of versions: ApiVersions answers from it."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from headrace.broker.api import Later, Request, framed
+from headrace.broker.connection import Connection
+from headrace.broker.handlers import TABLE, load
+from headrace.broker.handlers.fetch import FetchHandler
+from headrace.broker.handlers.produce import ProduceHandler
+from headrace.protocol import fetch, produce
+from headrace.protocol.framing import Chunk
+from headrace.protocol.messages import API_VERSIONS, decode_request, encode_response, request_is_flexible
+from headrace.protocol.wire import MalformedError, skip_tags
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+# librdkafka before 2.12 gives up on gzip, snappy and lz4 unless Produce is advertised from version 0 on, though it
+# then uses a newer one; Apache Kafka 4 advertises the same.
+PRODUCE_LOW_ADVERTISED = 0
+
+_HEADER = Struct(">hhih")
+_HEADER_BYTES = 10
+
+
+class Router:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._produce = ProduceHandler(node)
+        self._fetch = FetchHandler(node)
+
+    def served(self) -> list[tuple[int, int, int]]:
+        """(key, lowest, highest version) of every request that is answered."""
+        rows = [(served.key, served.low, served.high) for served in TABLE]
+        rows.append((produce.KEY, PRODUCE_LOW_ADVERTISED, produce.HIGH))
+        rows.append((fetch.KEY, fetch.LOW, fetch.HIGH))
+        return sorted(rows)
+
+    def names(self) -> dict[int, str]:
+        return {
+            produce.KEY: "Produce",
+            fetch.KEY: "Fetch",
+            **{served.key: served.name for served in TABLE},
+        }
+
+    def dispatch(self, connection: Connection, chunk: Chunk, start: int, end: int) -> None:
+        """Handles one frame, which it unpins."""
+        pinned = True
+        try:
+            if end - start < _HEADER_BYTES:
+                raise MalformedError(f"a request of {end - start} bytes; its header alone has {_HEADER_BYTES}")
+            view = chunk.view
+            key, version, correlation_id, size = _HEADER.unpack_from(view, start)
+            at = start + _HEADER_BYTES
+            body = at + size if size > 0 else at
+            if body > end:
+                raise MalformedError("a client id that reaches beyond its request")
+            if key == produce.KEY and produce.LOW <= version <= produce.HIGH:
+                self._node.metrics.requests[key] += 1
+                if version >= produce.FLEXIBLE_FROM:
+                    body = skip_tags(view, body)
+                pinned = False
+                self._produce.handle(connection, chunk, body, end, version, correlation_id)
+            elif key == fetch.KEY and fetch.LOW <= version <= fetch.HIGH:
+                self._node.metrics.requests[key] += 1
+                if version >= fetch.FLEXIBLE_FROM:
+                    body = skip_tags(view, body)
+                self._fetch.handle(connection, view, body, end, version, correlation_id)
+            else:
+                client_id = str(view[at:body], "utf-8", "replace") if size >= 0 else None
+                self._other(connection, view[body:end], key, version, correlation_id, client_id)
+        finally:
+            if pinned:
+                chunk.unpin()
+
+    def _other(
+        self,
+        connection: Connection,
+        data: memoryview,
+        key: int,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+    ) -> None:
+        api = load(key)
+        if api is None:
+            raise MalformedError(f"api key {key} (version {version}) is not served here")
+        self._node.metrics.requests[key] += 1
+        if not api.low <= version <= api.high:
+            if key != API_VERSIONS:
+                raise MalformedError(f"{api.name} version {version} is outside [{api.low}, {api.high}]")
+            request = Request(key, version, correlation_id, client_id, None, connection)
+            version = 0  # a client that asks for a version of the future can read this one
+        else:
+            at = skip_tags(data, 0) if request_is_flexible(key, version) else 0
+            body = decode_request(key, version, data, at)
+            request = Request(key, version, correlation_id, client_id, body, connection)
+        answer = api.handle(self._node, request)
+        if isinstance(answer, Later):
+            answer.bind(request, connection.slot(barrier=True))
+        else:
+            connection.send(framed(encode_response(key, version, correlation_id, answer)))

@@ -1,0 +1,215 @@
+"""Accepts connections, keeps them within their bounds, and sends at the end of each turn what was answered."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import resource
+import socket
+from collections import Counter
+from collections.abc import Callable
+
+from headrace.broker.connection import Connection
+from headrace.broker.metrics import Metrics
+from headrace.broker.reactor import READ, Reactor
+from headrace.core.errors import OperatorError
+from headrace.core.settings import BrokerSettings
+from headrace.core.telemetry import event
+from headrace.protocol.framing import Chunk, ChunkPool
+
+ACCEPTS_MAX = 64  # a turn
+ACCEPT_PAUSE_S = 0.1
+DESCRIPTORS_SPARE = 128  # kept for the log and the rest of the broker
+TICK_SECONDS = 1.0
+CROWDED_FRAME_TICKS_MAX = 3
+STALLED_FRAME_TICKS_MAX = 30  # a frame of which nothing more comes for so long ends its connection
+
+logger = logging.getLogger(__name__)
+
+Dispatch = Callable[[Connection, Chunk, int, int], None]
+
+
+class Server:
+    def __init__(self, settings: BrokerSettings, reactor: Reactor, metrics: Metrics) -> None:
+        self.reactor = reactor
+        self.metrics = metrics
+        self.pool = ChunkPool()
+        self.request_bytes_max = settings.socket_request_max_bytes
+        self.in_flight_requests_max = settings.in_flight_requests_max
+        self.in_flight_bytes_max = settings.in_flight_bytes_max
+        self.dispatch: Dispatch = lambda connection, chunk, start, end: None
+        self.dirty: list[Connection] = []
+        self.tick = 0
+        self.in_flight_bytes = 0  # produced, not yet written: all connections
+        self.queued_bytes_max = settings.queued_max_request_bytes
+        self.choked = False
+        self.held_bytes = 0  # memory of large frames that have come in part: all connections
+        self._settings = settings
+        self._connections: set[Connection] = set()
+        self._by_address: Counter[str] = Counter()
+        self._parked: list[Connection] = []
+        self._holders: dict[Connection, None] = {}  # who has such a frame, oldest first
+        self._listener: socket.socket | None = None
+        self.use(settings)
+
+    def use(self, settings: BrokerSettings) -> None:
+        """The settings in force; some of them change while the broker runs."""
+        self._settings = settings
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - settings.open_files_max - DESCRIPTORS_SPARE
+        self._connections_max = min(settings.max_connections, max(descriptors, 1))
+        self._idle_ticks_max = max(1, settings.connections_max_idle_ms // 1000)
+
+    def listen(self) -> int:
+        """Binds, and returns the port."""
+        settings = self._settings
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if settings.socket_receive_buffer_bytes > 0:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.socket_receive_buffer_bytes)
+        try:
+            listener.bind((settings.host, settings.port))
+            listener.listen(settings.socket_listen_backlog_size)
+        except OSError as error:
+            listener.close()
+            raise OperatorError(_cannot_listen(settings, error)) from error
+        self._listener = listener
+        self.reactor.add(listener.fileno(), READ, self._accept)
+        self.reactor.every(TICK_SECONDS, self._tick)
+        return int(listener.getsockname()[1])
+
+    def _accept(self, _: int) -> None:
+        listener = self._listener
+        for _ in range(ACCEPTS_MAX):
+            if listener is None:
+                return
+            try:
+                sock, address = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                # Out of descriptors: it stays in the kernel's queue, and we do not look there for a moment.
+                event(logger, logging.WARNING, "cannot accept a connection", reason=error.strerror)
+                self.reactor.change(listener.fileno(), 0)
+                self.reactor.call_later(ACCEPT_PAUSE_S, self._look_again)
+                return
+            self._welcome(sock, address)
+
+    def _look_again(self) -> None:
+        if self._listener is not None:
+            self.reactor.change(self._listener.fileno(), READ)
+
+    def _welcome(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        settings, metrics = self._settings, self.metrics
+        host = address[0]
+        if len(self._connections) >= self._connections_max:
+            refusal = f"max.connections={self._connections_max}"
+        elif self._by_address[host] >= settings.max_connections_per_ip:
+            refusal = f"max.connections.per.ip={settings.max_connections_per_ip}"
+        else:
+            refusal = ""
+        if refusal:
+            metrics.connections_refused += 1
+            event(logger, logging.WARNING, "connection refused: too many are open", peer=host, limit=refusal)
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if settings.socket_send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.socket_send_buffer_bytes)
+        self._by_address[host] += 1
+        metrics.connections_accepted += 1
+        self._connections.add(Connection(sock, f"{host}:{address[1]}", self))
+        metrics.connections_open = len(self._connections)
+
+    def forget(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        host = connection.peer.rpartition(":")[0]
+        self._by_address[host] -= 1
+        if self._by_address[host] <= 0:
+            del self._by_address[host]
+        self.metrics.connections_open = len(self._connections)
+
+    def complain(self, peer: str, reason: str) -> None:
+        event(logger, logging.WARNING, "connection closed: not a valid request", peer=peer, reason=reason)
+
+    # ── bounds ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def relieved(self) -> None:
+        """What was held has been written: if it is little enough now, everybody is read from again."""
+        if self.in_flight_bytes <= self.queued_bytes_max // 2:
+            self.choked = False
+            self._go_on()
+
+    def holds(self, connection: Connection, change: int) -> None:
+        """A connection's unfinished large frame takes more memory now, or less."""
+        if not change:
+            return
+        self.held_bytes += change
+        if connection.reader.held and not connection.closed:
+            self._holders[connection] = None
+        else:
+            was_first = next(iter(self._holders), None) is connection
+            self._holders.pop(connection, None)
+            if was_first or self.held_bytes <= self._settings.queued_max_request_bytes:
+                self._go_on()
+
+    def may_go_on(self, connection: Connection) -> bool:
+        """While unfinished frames take too much memory, only the oldest is read on: it ends, and makes room."""
+        if self.held_bytes <= self._settings.queued_max_request_bytes:
+            return True
+        return next(iter(self._holders), None) is connection
+
+    def park(self, connection: Connection) -> None:
+        self._parked.append(connection)
+        connection.park(True)
+
+    def _go_on(self) -> None:
+        """Those who were not read from are tried again."""
+        parked, self._parked = self._parked, []
+        for each in parked:
+            if not each.closed:
+                each.park(False)
+
+    def _tick(self) -> None:
+        self.tick += 1
+        for connection in list(self._connections):
+            quiet = self.tick - connection.last_active
+            if connection.doomed and quiet > STALLED_FRAME_TICKS_MAX:
+                connection.close()
+            elif quiet > self._patience(connection) and connection.reader.unfinished and not connection.parked:
+                connection.reject("a request stopped in the middle")
+            elif quiet > self._idle_ticks_max and not connection.in_flight and not connection.out:
+                self.metrics.connections_closed_idle += 1
+                connection.close()
+
+    def _patience(self, connection: Connection) -> int:
+        """For how many ticks an unfinished frame may stand still: not long if others wait for its memory."""
+        if connection.reader.held and self.held_bytes > self._settings.queued_max_request_bytes:
+            return CROWDED_FRAME_TICKS_MAX
+        return STALLED_FRAME_TICKS_MAX
+
+    # ── the end of a turn, and of all ────────────────────────────────────────────────────────────────────────────
+
+    def send_answers(self) -> None:
+        dirty, self.dirty = self.dirty, []
+        for connection in dirty:
+            if connection.flush():
+                connection.settle()
+
+    def drop_all(self) -> None:
+        for connection in list(self._connections):
+            connection.close()
+
+    def stop_listening(self) -> None:
+        if self._listener is not None:
+            self.reactor.remove(self._listener.fileno())
+            self._listener.close()
+            self._listener = None
+
+
+def _cannot_listen(settings: BrokerSettings, error: OSError) -> str:
+    where = f"{settings.host}:{settings.port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where}: the port is in use; stop who uses it, or give another with --port (0 picks a free one)"
+    return f"{where}: cannot listen there ({error.strerror}); give another --host or --port"

@@ -1,0 +1,167 @@
+"""What the commands that run a broker have in common: settings, signals, lines on the screen, the exit code.
+
+Whatever goes wrong is one line on stderr that begins `headrace:`; a traceback is shown only with --debug.
+"""
+
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from headrace import __version__
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+    from headrace.core.settings import BrokerSettings, Given
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+GARBAGE_THRESHOLD = 20_000
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+def logging_options(command: _Command) -> _Command:
+    """--log-level, --log-format and --debug."""
+    for option in (
+        click.option("--debug", is_flag=True, envvar="HEADRACE_DEBUG", help="Log everything, show tracebacks."),
+        click.option(
+            "--log-format",
+            type=click.Choice(("text", "json")),
+            default="text",
+            envvar="HEADRACE_LOG_FORMAT",
+            help="How log lines on stderr look.",
+        ),
+        click.option(
+            "--log-level",
+            type=click.Choice(_LEVELS, case_sensitive=False),
+            default="warning",
+            show_default=True,
+            envvar="HEADRACE_LOG_LEVEL",
+            help="What is logged on stderr.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def setting_flags(flag: str, pairs: Sequence[str]) -> "list[Given]":
+    """The `key=value` arguments of a flag; one that is neither is a usage error."""
+    from headrace.core.errors import OperatorError
+    from headrace.core.settings import flags_source
+
+    try:
+        return flags_source(flag, pairs)
+    except OperatorError as error:
+        raise click.UsageError(str(error)) from error
+
+
+class Runner:
+    def read(self, path: str) -> str:
+        from headrace.core.errors import OperatorError
+
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise OperatorError(f"{path}: {reason}; give the path of a server.properties file") from error
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            return content.decode("latin-1")  # what Java takes a .properties file to be
+
+    def serve(
+        self,
+        *,
+        flags: "Sequence[Given]" = (),
+        values: Mapping[str, Any] | None = None,
+        properties: str = "",
+        source: str = "",
+    ) -> None:
+        """Runs a broker until SIGINT or SIGTERM."""
+        from headrace.core.settings import BrokerSettings
+
+        settings, warnings = BrokerSettings.from_sources(
+            properties=properties, source=source, environ=os.environ, flags=flags, values=values
+        )
+        for warning in warnings:
+            click.echo(f"headrace: warning: {warning}", err=True)
+
+        from headrace.broker.node import Node
+
+        node = Node(settings)
+        with _stopped_by_signals(node):
+            try:
+                node.open()
+                _say(*banner(node, settings))
+                # What was made so far lives as long as the broker, and what comes makes few cycles: the collector
+                # need not look at the one, nor often at the other.
+                gc.freeze()
+                gc.set_threshold(GARBAGE_THRESHOLD)
+                node.run()
+            finally:
+                node.close()
+        _say("Headrace stopped cleanly")
+
+
+def _say(*lines: str) -> None:
+    # A broker goes on when nobody reads its output any more.
+    with suppress(OSError):
+        click.echo("\n".join(lines))
+
+
+def banner(node: "Node", settings: "BrokerSettings") -> Iterator[str]:
+    """What a person wants to know first. Programs read `listens on HOST:PORT` from the first line."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    near = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
+    yield f"Headrace {__version__} listens on {host}:{node.port}"
+    yield f"  data  {', '.join(os.path.abspath(path) for path in settings.log_dirs)}"
+    yield f"  try   kcat -b {near}:{node.port} -L, or any Kafka client with that bootstrap server"
+    if node.metrics_port > 0:
+        yield f"  see   http://{settings.metrics_host}:{node.metrics_port}/metrics and /health"
+    yield "  stop  Ctrl-C"
+
+
+@contextmanager
+def _stopped_by_signals(node: "Node") -> Iterator[None]:
+    """The first SIGINT or SIGTERM stops the node cleanly; a second SIGINT does not wait for that."""
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        node.stop()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def run(log_level: str, log_format: str, debug: bool) -> Iterator[Runner]:
+    """Turns every way to fail into one line and an exit code."""
+    from headrace.core.errors import HeadraceError
+    from headrace.core.telemetry import configure_logging
+
+    configure_logging("debug" if debug else log_level, json=log_format == "json")
+    try:
+        yield Runner()
+    except (click.ClickException, click.exceptions.Exit):
+        raise
+    except KeyboardInterrupt:
+        click.echo("headrace: stopped before all was closed; the next start checks the last segments", err=True)
+        sys.exit(130)
+    except Exception as error:
+        if debug:
+            raise
+        if isinstance(error, HeadraceError):
+            click.echo(f"headrace: {error}", err=True)
+        else:
+            what = f"{type(error).__name__}: {error}"
+            click.echo(f"headrace: unexpected {what}; run it with --debug to see where, and report it", err=True)
+        sys.exit(1)

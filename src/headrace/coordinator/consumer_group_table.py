@@ -1,0 +1,205 @@
+"""What a consumer group is made of, and how a change alters it. The machine that decides on changes is
+consumer_group_state; a restart feeds the same changes, read from the journal, through `apply` again.
+
+Who owns a partition is indexed here: a member owns what is assigned to it and what it is still giving up.
+"""
+
+import hashlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from headrace.coordinator.consumer_group_changes import (
+    Change,
+    CurrentChange,
+    EpochChange,
+    PatternChange,
+    SubscriptionChange,
+    TargetChange,
+    TargetEpochChange,
+    TopicsForgotten,
+)
+from headrace.coordinator.consumer_group_member import ConsumerGroupMember, CurrentAssignment, Partitions
+from headrace.coordinator.topic_view import TopicView
+from headrace.core.errors import InvariantError
+
+EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
+
+K = TypeVar("K")
+V = TypeVar("V")
+Undo = list[Callable[[], None]]
+
+
+class Epochs(NamedTuple):
+    group: int = 1
+    metadata_hash: int = 0
+    target: int = 0
+    target_timestamp_ms: int = 0
+
+
+class ConsumerGroupTable:
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epochs = Epochs()
+        self.members: dict[str, ConsumerGroupMember] = {}
+        self.static_members: dict[str, str] = {}  # the member's id by its instance id
+        self.targets: dict[str, Partitions] = {}
+        self.patterns: dict[str, frozenset[str]] = {}
+        self.owners: dict[tuple[uuid.UUID, int], str] = {}
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def state(self) -> str:
+        if not self.members:
+            return EMPTY
+        if self.epochs.group > self.epochs.target:
+            return ASSIGNING
+        if all(member.is_reconciled_to(self.epochs.target) for member in self.members.values()):
+            return STABLE
+        return RECONCILING
+
+    def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def is_taken(self, topic_id: uuid.UUID, partition: int) -> bool:
+        return (topic_id, partition) in self.owners
+
+    def topics_of(self, member: ConsumerGroupMember) -> frozenset[str]:
+        return member.subscription.topics | self.patterns.get(member.subscription.pattern, frozenset())
+
+    def topics(self) -> frozenset[str]:
+        """Every topic that anyone subscribes to, existing or not."""
+        return frozenset[str]().union(*(self.topics_of(member) for member in self.members.values()))
+
+    def subscribers_of_pattern(self, pattern: str) -> int:
+        return sum(member.subscription.pattern == pattern for member in self.members.values())
+
+    def classic_count(self) -> int:
+        return sum(member.is_classic for member in self.members.values())
+
+    def is_waiting_for_others(self, member: ConsumerGroupMember) -> bool:
+        """Whether something that is meant for the member is still held by another one."""
+        return any(
+            partition not in member.current.assigned.get(topic_id, {}) and self.is_taken(topic_id, partition)
+            for topic_id, partitions in self.targets.get(member.member_id, {}).items()
+            for partition in partitions
+        )
+
+    def tombstones(self) -> list[Change]:
+        """What deletes the whole group from the journal, in Kafka's order."""
+        return [
+            *(CurrentChange(member_id, None) for member_id in self.members),
+            *(TargetChange(member_id, None) for member_id in self.members),
+            TargetEpochChange(None),
+            *(SubscriptionChange(member_id, None) for member_id in self.members),
+            *(PatternChange(pattern, None) for pattern in self.patterns),
+            TopicsForgotten(),
+            EpochChange(None),
+        ]
+
+    # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def apply(self, change: Change, undo: Undo | None = None, *, replaying: bool = False) -> None:
+        """`undo` collects what takes it back, to be called last first. A replay may meet a partition twice: what is
+        compacted away between two records leaves them out of step for a while."""
+        steps: Undo = [] if undo is None else undo
+        if isinstance(change, EpochChange):
+            epochs = self.epochs._replace(group=change.epoch or 1, metadata_hash=change.metadata_hash)
+            self._set_epochs(epochs, steps)
+        elif isinstance(change, TargetEpochChange):
+            epoch = 0 if change.epoch is None else change.epoch
+            self._set_epochs(self.epochs._replace(target=epoch, target_timestamp_ms=change.timestamp_ms), steps)
+        elif isinstance(change, TargetChange):
+            _put(self.targets, change.member_id, change.partitions, steps)
+        elif isinstance(change, PatternChange):
+            _put(self.patterns, change.pattern, change.topics, steps)
+        elif isinstance(change, SubscriptionChange):
+            self._subscribe(change, steps)
+        elif isinstance(change, CurrentChange):
+            self._assign(change, steps, replaying=replaying)
+
+    def _set_epochs(self, epochs: Epochs, undo: Undo) -> None:
+        before = self.epochs
+        undo.append(lambda: setattr(self, "epochs", before))
+        self.epochs = epochs
+
+    def _subscribe(self, change: SubscriptionChange, undo: Undo) -> None:
+        member = self.members.get(change.member_id)
+        before = None if member is None else member.subscription.instance_id
+        if change.subscription is None:
+            if member is not None:
+                self._disown(member, undo)
+            _put(self.members, change.member_id, None, undo)
+        else:
+            known = member or ConsumerGroupMember(member_id=change.member_id)
+            _put(self.members, change.member_id, replace(known, subscription=change.subscription), undo)
+        after = None if change.subscription is None else change.subscription.instance_id
+        if before is not None and before != after and self.static_members.get(before) == change.member_id:
+            _put(self.static_members, before, None, undo)
+        if after is not None:
+            _put(self.static_members, after, change.member_id, undo)
+
+    def _assign(self, change: CurrentChange, undo: Undo, *, replaying: bool) -> None:
+        member = self.members.get(change.member_id)
+        if member is None:
+            if change.current is None:
+                return
+            member = ConsumerGroupMember(member_id=change.member_id)
+        self._disown(member, undo)
+        current = change.current or CurrentAssignment(epoch=-1, previous_epoch=-1)
+        for owned in owned_by(current):
+            if self.owners.get(owned, change.member_id) != change.member_id and not replaying:
+                raise InvariantError(f"{self.group_id}: {owned[0]}-{owned[1]} would belong to two members at once")
+            _put(self.owners, owned, change.member_id, undo)
+        _put(self.members, change.member_id, replace(member, current=current), undo)
+
+    def _disown(self, member: ConsumerGroupMember, undo: Undo) -> None:
+        for owned in owned_by(member.current):
+            if self.owners.get(owned) == member.member_id:
+                _put(self.owners, owned, None, undo)
+
+
+def owned_by(current: CurrentAssignment) -> Iterator[tuple[uuid.UUID, int]]:
+    for part in (current.assigned, current.revoking):
+        for topic_id, partitions in part.items():
+            for partition in partitions:
+                yield topic_id, partition
+
+
+def topic_ids(names: Iterable[str], topics: TopicView) -> frozenset[uuid.UUID]:
+    """Those of them that exist."""
+    return frozenset(found for found in map(topics.topic_id, names) if found is not None)
+
+
+def metadata_hash(names: Iterable[str], topics: TopicView) -> int:
+    """Another number when one of the topics was made, deleted or grown. Only ever compared with itself, so it need not
+    be the hash that Kafka takes: a group that moves there is reckoned anew once."""
+    digest = hashlib.blake2b(digest_size=8)
+    known = sorted((name, topics.topic_id(name), topics.partition_count(name)) for name in names)
+    found = [f"{name} {topic_id} {count}\n" for name, topic_id, count in known if topic_id is not None]
+    if not found:
+        return 0
+    digest.update("".join(found).encode())
+    return int.from_bytes(digest.digest(), "big", signed=True)
+
+
+def _put(mapping: dict[K, V], key: K, value: V | None, undo: Undo) -> None:
+    before = mapping.get(key)
+    if value is None:
+        mapping.pop(key, None)
+    else:
+        mapping[key] = value
+    undo.append(lambda: _restore(mapping, key, before))
+
+
+def _restore(mapping: dict[K, V], key: K, value: V | None) -> None:
+    if value is None:
+        mapping.pop(key, None)
+    else:
+        mapping[key] = value
+
+
+def as_body(partitions: Mapping[uuid.UUID, Iterable[int]]) -> list[dict[str, object]]:
+    return [{"topic_id": topic_id, "partitions": sorted(numbers)} for topic_id, numbers in partitions.items()]

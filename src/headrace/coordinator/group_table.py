@@ -1,0 +1,93 @@
+"""The groups that there are, and what is done for them: records written, answers given, deadlines watched.
+
+A group id belongs to one kind of group at a time. Nothing is answered that depends on a record before it is written.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from headrace.coordinator import group_records
+from headrace.coordinator.classic_group import ClassicGroup
+from headrace.coordinator.deadlines import Alarm, CallLater, Now
+from headrace.coordinator.group_effects import Answer, CreationStored, Effect, Store
+from headrace.coordinator.group_settings import GroupSettings
+from headrace.coordinator.journal import Journal, Pair
+from headrace.coordinator.journal_errors import response_code
+from headrace.coordinator.offset_store import OffsetStore
+from headrace.coordinator.placing import partition_for
+from headrace.coordinator.topic_view import TopicView
+from headrace.core.clock import Clock
+from headrace.protocol.error_codes import NONE
+
+
+class GroupTable:
+    def __init__(
+        self, journal: Journal, clock: Clock, call_later: CallLater, settings: GroupSettings, topics: TopicView
+    ) -> None:
+        self.settings = settings
+        self.topics = topics
+        self.journal = journal
+        self.call_later = call_later
+        self.offsets = OffsetStore(journal.partition_count)
+        self.classic: dict[str, ClassicGroup] = {}
+        self._clock = clock
+        self._alarms: dict[str, Alarm] = {}
+
+    def now(self) -> Now:
+        return Now(self._clock.now_ms(), int(self._clock.monotonic() * 1000))
+
+    def new_classic(self, group_id: str) -> ClassicGroup:
+        group = self.classic[group_id] = ClassicGroup(group_id, self.settings, self.now())
+        return group
+
+    def forget_classic(self, group: ClassicGroup) -> None:
+        """Unless its id belongs to another one by now."""
+        if self.classic.get(group.group_id) is group:
+            del self.classic[group.group_id]
+
+    def append(self, group_id: str, records: Sequence[Pair], done: Callable[[int], None]) -> None:
+        """One atomic batch about a group; `done` is told NONE when it is safe, or what to answer if it is not."""
+        partition = partition_for(group_id, self.journal.partition_count)
+        self.journal.append(partition, records, lambda error: done(response_code(error)))
+
+    # ── what the machines want done ──────────────────────────────────────────────────────────────────────────────
+
+    def perform(self, group: ClassicGroup, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Answer):
+                effect.ticket(effect.body)
+            else:
+                self._store(group, effect)
+        self.watch(group, self.now())
+
+    def _store(self, group: ClassicGroup, store: Store) -> None:
+        def written(code: int) -> None:
+            if code != NONE and isinstance(store.then, CreationStored):
+                self.forget_classic(group)
+                self.perform(group, group.die(code, self.now()))
+            else:
+                self.perform(group, group.stored(store.then, code, self.now()))
+            for ticket, body in store.answers:
+                ticket(body if code == NONE else {"error_code": code, "members": []})
+
+        record = group_records.encode_group_metadata(group.group_id, store.metadata)
+        self.append(group.group_id, [*store.before, record], written)
+
+    # ── deadlines ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def watch(self, group: ClassicGroup, now: Now) -> None:
+        """Sees to it that the group is woken at its next deadline."""
+        if self.classic.get(group.group_id) is group:
+            self.wake_at(group.group_id, group.deadlines.wake_ms, now)
+
+    def wake_at(self, group_id: str, wake_ms: int, now: Now) -> None:
+        alarm = self._alarms.get(group_id)
+        if alarm is None:
+            alarm = self._alarms[group_id] = Alarm(self.call_later, lambda: self._wake(group_id))
+        alarm.set(wake_ms, now.ms)
+
+    def _wake(self, group_id: str) -> None:
+        group = self.classic.get(group_id)
+        if group is not None:
+            self.perform(group, group.expire(self.now()))
+        else:
+            del self._alarms[group_id]

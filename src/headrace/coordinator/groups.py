@@ -1,0 +1,273 @@
+"""All groups of a broker, whichever protocol their members speak: the thin loop around the machines that decide.
+
+It finds the group that a request is for and hands the request over: to `ClassicGroup` and `GroupTable`, which writes
+to the journal before anyone is answered and wakes a group when a deadline has come; or to `ConsumerGroups`, which does
+the same for groups of KIP-848. It decides nothing itself.
+
+Requests that may have to wait take an `answer`, which is called exactly once, at once or later, with a body in kio's
+field names. Requests that never wait (heartbeat, describe, list) return what they have to say.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from headrace.coordinator import group_records
+from headrace.coordinator.consumer_group_requests import Heartbeat, refused_heartbeat
+from headrace.coordinator.consumer_groups import ConsumerGroups
+from headrace.coordinator.deadlines import CallLater
+from headrace.coordinator.group_admin import GroupAdmin, undescribed
+from headrace.coordinator.group_effects import Body, CreationStored, Store, join_refused, sync_refused
+from headrace.coordinator.group_members import JoinRequest, Ticket
+from headrace.coordinator.group_offsets import GroupOffsets
+from headrace.coordinator.group_records import GroupMetadata, GroupMetadataRecord, OffsetCommitRecord, UnknownRecord
+from headrace.coordinator.group_settings import GroupSettings
+from headrace.coordinator.group_table import GroupTable
+from headrace.coordinator.journal import Journal, Pair
+from headrace.coordinator.offset_expiry import OffsetExpiry
+from headrace.coordinator.offset_requests import by_topic, refused_delete, refused_fetch
+from headrace.coordinator.offset_store import Entry, OffsetStore, TopicPartition
+from headrace.coordinator.topic_view import TopicView
+from headrace.core.clock import Clock
+from headrace.protocol.error_codes import (
+    COORDINATOR_LOAD_IN_PROGRESS,
+    INVALID_GROUP_ID,
+    INVALID_SESSION_TIMEOUT,
+    NONE,
+    UNKNOWN_MEMBER_ID,
+)
+
+
+class Groups:
+    def __init__(
+        self, journal: Journal, clock: Clock, call_later: CallLater, settings: GroupSettings, topics: TopicView
+    ) -> None:
+        self.is_loaded = False
+        self._table = GroupTable(journal, clock, call_later, settings, topics)
+        self._consumers = ConsumerGroups(self._table)
+        self._offsets = GroupOffsets(self._table, self._consumers)
+        self._admin = GroupAdmin(self._table, self._consumers)
+        self._expiry = OffsetExpiry(self._table, self._consumers, self._admin)
+
+    @property
+    def offsets(self) -> OffsetStore:
+        return self._table.offsets
+
+    @property
+    def consumers(self) -> ConsumerGroups:
+        return self._consumers
+
+    # ── start ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def load(self) -> None:
+        """Everything that was written down. Until it has ended, whoever asks is told to wait."""
+        table = self._table
+        for partition in range(table.journal.partition_count):
+            for entry in table.journal.read_all(partition):
+                if entry.is_control:
+                    table.offsets.replay_marker(entry, partition)
+                    continue
+                record = group_records.decode(entry.key, entry.value)
+                if isinstance(record, OffsetCommitRecord):
+                    table.offsets.replay(record, entry)
+                elif isinstance(record, GroupMetadataRecord):
+                    self._replay_classic(record)
+                elif not isinstance(record, UnknownRecord):
+                    self._consumers.replay(record)
+        for group_id in table.offsets.group_ids() - table.classic.keys() - self._consumers.groups.keys():
+            table.new_classic(group_id)  # a name for offsets, until somebody joins it
+        self.is_loaded = True
+        now = table.now()
+        for group in list(table.classic.values()):
+            table.perform(group, group.loaded(now))
+        self._consumers.loaded()
+        self._expiry.sweep_again_and_again()
+
+    def _replay_classic(self, record: GroupMetadataRecord) -> None:
+        if record.value is None:
+            self._table.classic.pop(record.group_id, None)
+        else:
+            self._table.new_classic(record.group_id).restore(record.value)
+
+    # ── the classic protocol ─────────────────────────────────────────────────────────────────────────────────────
+
+    def join(self, request: JoinRequest, answer: Ticket) -> None:
+        code, limits = self._fault(request.group_id), self._table.settings
+        if code == NONE and not (
+            limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms
+        ):
+            code = INVALID_SESSION_TIMEOUT
+        if code != NONE:
+            answer(join_refused(code, request.member_id))
+            return
+        classic, consumer = self._table.classic.get(request.group_id), self._consumers.get(request.group_id)
+        if classic is not None:
+            self._table.perform(classic, classic.join(request, answer, self._table.now()))
+        elif consumer is not None and consumer.table.members:
+            self._consumers.join(consumer, request, answer)
+        elif request.member_id:
+            answer(join_refused(UNKNOWN_MEMBER_ID, request.member_id))
+        else:
+            self._join_new_group(request, answer, [] if consumer is None else self._consumers.give_way(consumer))
+
+    def _join_new_group(self, request: JoinRequest, answer: Ticket, before: Iterable[Pair]) -> None:
+        now = self._table.now()
+        group = self._table.new_classic(request.group_id)
+        created = Store(GroupMetadata("", 0, None, None, now.wall_ms, ()), CreationStored(), before=tuple(before))
+        self._table.perform(group, [*group.join(request, answer, now), created])
+
+    def sync(
+        self,
+        group_id: str,
+        member_id: str,
+        generation: int,
+        instance_id: str | None,
+        protocol_type: str | None,
+        protocol_name: str | None,
+        assignment: Mapping[str, bytes],
+        answer: Ticket,
+    ) -> None:
+        code = self._fault(group_id)
+        classic, consumer = self._table.classic.get(group_id), self._consumers.get(group_id)
+        asked = (member_id, generation, instance_id, protocol_type, protocol_name)
+        if code != NONE:
+            answer(sync_refused(code))
+        elif classic is not None:
+            self._table.perform(classic, classic.sync(*asked, assignment, answer, self._table.now()))
+        elif consumer is not None:
+            self._consumers.sync(consumer, *asked, answer)
+        else:
+            answer(sync_refused(UNKNOWN_MEMBER_ID))
+
+    def heartbeat(self, group_id: str, member_id: str, generation: int, instance_id: str | None) -> int:
+        code = self._fault(group_id)
+        if code != NONE:
+            return NONE if code == COORDINATOR_LOAD_IN_PROGRESS else code  # the member cannot know, and will ask again
+        classic, consumer = self._table.classic.get(group_id), self._consumers.get(group_id)
+        if classic is not None:
+            now = self._table.now()
+            code = classic.heartbeat(member_id, generation, instance_id, now)
+            self._table.watch(classic, now)
+            return code
+        if consumer is not None:
+            return self._consumers.classic_heartbeat(consumer, member_id, generation, instance_id)
+        return UNKNOWN_MEMBER_ID
+
+    def leave(self, group_id: str, leaving: Sequence[tuple[str, str | None]], answer: Ticket) -> None:
+        code = self._fault(group_id)
+        classic, consumer = self._table.classic.get(group_id), self._consumers.get(group_id)
+        if code != NONE:
+            answer({"error_code": code, "members": []})
+        elif classic is not None:
+            self._table.perform(classic, classic.leave(list(leaving), answer, self._table.now()))
+        elif consumer is not None:
+            self._consumers.leave(consumer, leaving, answer)
+        else:
+            answer({"error_code": NONE, "members": [_unknown(*each) for each in leaving]})
+
+    def _fault(self, group_id: str) -> int:
+        if not self.is_loaded:
+            return COORDINATOR_LOAD_IN_PROGRESS
+        return NONE if group_id else INVALID_GROUP_ID
+
+    # ── the consumer group protocol ──────────────────────────────────────────────────────────────────────────────
+
+    def consumer_heartbeat(self, beat: Heartbeat, answer: Ticket) -> None:
+        if self.is_loaded:
+            self._consumers.heartbeat(beat, answer)
+        else:
+            answer(refused_heartbeat(COORDINATOR_LOAD_IN_PROGRESS))
+
+    def consumer_describe(self, group_ids: Iterable[str]) -> Sequence[Body]:
+        found = [self._consumers.describe(group_id) for group_id in group_ids]
+        if self.is_loaded:
+            return found
+        return [{**each, "error_code": COORDINATOR_LOAD_IN_PROGRESS, "error_message": None} for each in found]
+
+    # ── administration ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def describe(self, group_ids: Iterable[str]) -> Sequence[Body]:
+        if not self.is_loaded:
+            return [undescribed(group_id, COORDINATOR_LOAD_IN_PROGRESS, None, "") for group_id in group_ids]
+        return [self._admin.describe(group_id) for group_id in group_ids]
+
+    def list(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> Sequence[Body]:
+        return self._admin.listed(states, types)
+
+    def delete(self, group_ids: Iterable[str], answer: Ticket) -> None:
+        if self.is_loaded:
+            self._admin.delete(group_ids, answer)
+        else:
+            code = COORDINATOR_LOAD_IN_PROGRESS
+            answer({"results": [{"group_id": each, "error_code": code} for each in dict.fromkeys(group_ids)]})
+
+    # ── offsets ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def commit_offsets(
+        self,
+        group_id: str,
+        member_id: str,
+        generation_or_epoch: int,
+        instance_id: str | None,
+        entries: Sequence[Entry],
+        answer: Ticket,
+        *,
+        version: int,
+    ) -> None:
+        """Answers with `topics`, each partition with its code."""
+        if not self.is_loaded:
+            answer(_all_refused(entries, COORDINATOR_LOAD_IN_PROGRESS))
+            return
+        who = (group_id, member_id, generation_or_epoch, instance_id)
+        self._offsets.commit(*who, entries, answer, version=version)
+
+    def commit_offsets_in_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        group_id: str,
+        member_id: str,
+        generation_or_epoch: int,
+        instance_id: str | None,
+        entries: Sequence[Entry],
+        answer: Ticket,
+        *,
+        transactional_id: str,
+        version: int,
+    ) -> None:
+        """Whether the producer's transaction is open, and holds this partition, is for the caller to know."""
+        if not self.is_loaded:
+            answer(_all_refused(entries, COORDINATOR_LOAD_IN_PROGRESS))
+            return
+        who = (group_id, member_id, generation_or_epoch, instance_id)
+        self._offsets.commit(*who, entries, answer, version=version, producer=(producer_id, producer_epoch))
+
+    def transaction_ended(self, producer_id: int, partition: int, committed: bool) -> None:
+        """A marker was written to this partition of `__consumer_offsets`."""
+        self._table.offsets.end_transaction(producer_id, committed, partition)
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        member_id: str | None,
+        member_epoch: int,
+        wanted: Iterable[tuple[str, Sequence[int]]] | None,
+        require_stable: bool,
+        answer: Ticket,
+    ) -> None:
+        if self.is_loaded:
+            answer(self._offsets.fetch(group_id, member_id, member_epoch, wanted, require_stable))
+        else:
+            answer(refused_fetch(group_id, COORDINATOR_LOAD_IN_PROGRESS))
+
+    def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition], answer: Ticket) -> None:
+        if self.is_loaded:
+            self._offsets.delete(group_id, partitions, answer)
+        else:
+            answer(refused_delete(COORDINATOR_LOAD_IN_PROGRESS))
+
+
+def _all_refused(entries: Sequence[Entry], code: int) -> Body:
+    return by_topic((topic, partition, code) for topic, partition, _ in entries)
+
+
+def _unknown(member_id: str, instance_id: str | None) -> Body:
+    return {"member_id": member_id, "group_instance_id": instance_id, "error_code": UNKNOWN_MEMBER_ID}

@@ -1,0 +1,158 @@
+"""Committing, fetching and deleting offsets, once the group has said whether it may be done.
+
+A thin layer between the groups, which know who may do what, and the store: it writes to the journal, changes the store
+when that is done, and answers. `answer` is called exactly once, with a body in kio's field names. Topics have names
+here; ids are the handlers' business.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from headrace.coordinator.journal import Journal, Pair
+from headrace.coordinator.journal_errors import response_code
+from headrace.coordinator.offset_store import Entry, OffsetStore, TopicPartition
+from headrace.coordinator.placing import partition_for
+from headrace.core.errors import PeerError
+from headrace.protocol.error_codes import (
+    GROUP_SUBSCRIBED_TO_TOPIC,
+    NONE,
+    OFFSET_METADATA_TOO_LARGE,
+    UNSTABLE_OFFSET_COMMIT,
+)
+
+Body = Mapping[str, object]
+Answer = Callable[[Body], None]
+NO_OFFSET = -1
+NO_EPOCH = -1
+
+
+class OffsetRequests:
+    def __init__(self, journal: Journal, store: OffsetStore, metadata_length_max: int) -> None:
+        self._journal = journal
+        self._store = store
+        self._metadata_length_max = metadata_length_max  # offset.metadata.max.bytes
+
+    def commit(
+        self,
+        group_id: str,
+        entries: Sequence[Entry],
+        answer: Answer,
+        *,
+        producer: tuple[int, int] | None = None,
+        refusal: int = NONE,
+    ) -> None:
+        """`refusal`: why the group does not want them; every partition is then answered with it.
+
+        `producer` (id, epoch): as a part of its transaction; they count when it is committed.
+        """
+        if refusal:
+            answer(by_topic((topic, partition, refusal) for topic, partition, _ in entries))
+            return
+        fitting = [entry for entry in entries if self._fits(entry[2].metadata)]
+        if not fitting:
+            answer(self._committed(entries, NONE))
+            return
+
+        def done(error: Exception | None) -> None:
+            self._store.written(group_id, fitting)
+            if error is None and producer is not None:
+                self._store.pend(producer[0], group_id, fitting)
+            elif error is None:
+                for topic, partition, committed in fitting:
+                    self._store.apply(group_id, topic, partition, committed)
+            answer(self._committed(entries, response_code(error)))
+
+        try:
+            records = self._store.commit_records(group_id, fitting)
+        except PeerError as error:  # a name that no record can hold
+            answer(self._committed(entries, error.code))
+            return
+        self._store.writing(group_id, fitting)
+        self._append(group_id, records, done, producer)
+
+    def fetch(self, group_id: str, wanted: Iterable[tuple[str, Sequence[int]]] | None, *, require_stable: bool) -> Body:
+        """The group's part of the answer. `wanted` None: every partition that has a committed offset."""
+        if wanted is None:
+            by_topic: dict[str, list[int]] = {}
+            for topic, partition in sorted(self._store.all(group_id)):
+                by_topic.setdefault(topic, []).append(partition)
+            wanted = by_topic.items()
+        topics = [
+            {"name": topic, "partitions": [self._fetched(group_id, topic, each, require_stable) for each in partitions]}
+            for topic, partitions in wanted
+        ]
+        return {"group_id": group_id, "error_code": NONE, "topics": topics}
+
+    def delete(
+        self, group_id: str, partitions: Sequence[TopicPartition], subscribed: Callable[[str], bool], answer: Answer
+    ) -> None:
+        """A topic that a member of the group is subscribed to keeps its offsets."""
+        kept = {topic for topic, _ in partitions if subscribed(topic)}
+        doomed = [each for each in partitions if each[0] not in kept]
+        codes = [(topic, index, GROUP_SUBSCRIBED_TO_TOPIC if topic in kept else NONE) for topic, index in partitions]
+        records = self._store.delete_records(group_id, doomed)
+
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                answer({"error_code": response_code(error), "topics": []})
+                return
+            self._store.forget(group_id, doomed)
+            answer({"error_code": NONE, **by_topic(codes)})
+
+        if records:
+            self._append(group_id, records, done, None)
+        else:
+            answer({"error_code": NONE, **by_topic(codes)})
+
+    def _append(
+        self,
+        group_id: str,
+        records: list[Pair],
+        done: Callable[[Exception | None], None],
+        producer: tuple[int, int] | None,
+    ) -> None:
+        partition = partition_for(group_id, self._journal.partition_count)
+        self._journal.append(partition, records, done, producer=producer)
+
+    def _fits(self, metadata: str) -> bool:
+        """Kafka's limit is called bytes and counts UTF-16 units."""
+        limit = self._metadata_length_max
+        if len(metadata) * 2 <= limit:
+            return True
+        return len(metadata) <= limit and len(metadata.encode("utf-16-le", "surrogatepass")) // 2 <= limit
+
+    def _committed(self, entries: Sequence[Entry], code: int) -> Body:
+        too_large = OFFSET_METADATA_TOO_LARGE
+        return by_topic(
+            (topic, partition, code or (NONE if self._fits(committed.metadata) else too_large))
+            for topic, partition, committed in entries
+        )
+
+    def _fetched(self, group_id: str, topic: str, partition: int, require_stable: bool) -> Body:
+        unstable = require_stable and self._store.has_pending(group_id, topic, partition)
+        committed = None if unstable else self._store.get(group_id, topic, partition)
+        return {
+            "partition_index": partition,
+            "committed_offset": NO_OFFSET if committed is None else committed.offset,
+            "committed_leader_epoch": NO_EPOCH if committed is None else committed.leader_epoch,
+            "metadata": "" if committed is None else committed.metadata,
+            "error_code": UNSTABLE_OFFSET_COMMIT if unstable else NONE,
+        }
+
+
+def refused_fetch(group_id: str, code: int) -> Body:
+    """A group that does not let itself be looked at: no topics, and why."""
+    return {"group_id": group_id, "error_code": code, "topics": []}
+
+
+def refused_delete(code: int) -> Body:
+    return {"error_code": code, "topics": []}
+
+
+def by_topic(codes: Iterable[tuple[str, int, int]]) -> dict[str, list[Body]]:
+    """Partitions of the same topic that follow one another are answered together."""
+    topics: list[tuple[str, list[Body]]] = []
+    for topic, partition, code in codes:
+        if not topics or topics[-1][0] != topic:
+            topics.append((topic, []))
+        topics[-1][1].append({"partition_index": partition, "error_code": code})
+    return {"topics": [{"name": name, "partitions": partitions} for name, partitions in topics]}

@@ -1,0 +1,242 @@
+"""Writes what each turn of the loop staged: one writev a partition, then the answers.
+
+Small groups are written at once, on the loop: a system call into the page cache costs less than handing it over.
+Large ones go to a writer thread, since the copy into the page cache releases the GIL and the loop can read the next
+requests meanwhile; what arrives while the thread is busy gathers into larger groups. A flush (fdatasync) always
+runs in a thread, one at a time for a log, and everything written before it began is answered by it: group commit.
+"""
+
+import errno
+import logging
+from collections.abc import Callable
+
+from headrace.core.errors import InvariantError, StorageError
+from headrace.core.files import Disk, OpenFile
+from headrace.log.group import Group
+from headrace.log.partition_log import PartitionLog
+
+INLINE_BYTES_MAX = 48 << 10
+
+Job = Callable[[], object]
+Submit = Callable[[Job, Callable[[object, BaseException | None], None]], None]
+Taken = tuple[PartitionLog, list[Group], list[OpenFile]]
+
+logger = logging.getLogger(__name__)
+
+
+class GroupWriter:
+    __slots__ = (
+        "_busy",
+        "_dirty",
+        "_disk",
+        "_flushers",
+        "_in_flight",
+        "_writers",
+        "batches_written",
+        "bytes_written",
+        "closing",
+        "fresh",
+        "on_failure",
+    )
+
+    def __init__(self, disk: Disk, writers: Submit, flushers: Submit) -> None:
+        self._disk = disk
+        self._writers = writers
+        self._flushers = flushers
+        self._dirty: list[PartitionLog] = []
+        self._in_flight: list[Taken] = []
+        self._busy = False
+        self.batches_written = 0
+        self.bytes_written = 0
+        self.fresh = False  # something was staged since the last end of a turn
+        self.closing = False  # the writer thread has ended: everything is written at once
+        self.on_failure: Callable[[PartitionLog, OSError], StorageError] = lambda log, error: StorageError(str(error))
+
+    def staged(self, log: PartitionLog) -> None:
+        """The log has groups to write at the end of this turn."""
+        self.fresh = True
+        if not log.queued:
+            log.queued = True
+            self._dirty.append(log)
+
+    def end_of_turn(self) -> None:
+        self.fresh = False
+        if not self._dirty:
+            return
+        dirty, self._dirty = self._dirty, []
+        bulk: list[PartitionLog] = []
+        for log in dirty:
+            if log.writing:
+                self._dirty.append(log)
+            elif log.groups and log.groups[-1].size > INLINE_BYTES_MAX and not self.closing:
+                (self._dirty if self._busy else bulk).append(log)
+            else:
+                self._write_now(log)
+        if bulk:
+            self._hand_over(bulk)
+
+    def drain(self) -> None:
+        """Writes all that is staged, here and now: the broker stops, and the writer thread has ended."""
+        self.closing = True
+        while self._dirty:
+            self._write_now(self._dirty.pop())
+
+    def _write_now(self, log: PartitionLog) -> None:
+        log.queued = False
+        taken = self._take(log)
+        if taken is not None:
+            self._finish(taken, self._write(taken))
+
+    def _take(self, log: PartitionLog) -> Taken | None:
+        """The log's groups and their files, pinned; None if there are none, or if they cannot be written."""
+        groups, log.groups = log.groups, []
+        if not log.directory.online:
+            log.aborted(groups, StorageError(f"{log.name}: {log.directory.error}"))
+            return None
+        files: list[OpenFile] = []
+        try:
+            for group in groups:
+                file = group.segment.file()
+                file.pins += 1
+                files.append(file)
+        except OSError as error:
+            for file in files:
+                file.unpin()
+            self._failed(log, groups, error)
+            return None
+        return log, groups, files
+
+    def _hand_over(self, logs: list[PartitionLog]) -> None:
+        for log in logs:
+            log.queued = False
+            taken = self._take(log)
+            if taken is not None:
+                log.writing = True
+                self._in_flight.append(taken)
+        in_flight = self._in_flight
+        if not in_flight:
+            return
+        self._busy = True
+        self._writers(lambda: [self._write(taken) for taken in in_flight], self._handed_back)
+
+    def _handed_back(self, results: object, error: BaseException | None) -> None:
+        if error is not None or not isinstance(results, list):
+            raise InvariantError(f"the writer thread failed outside a write: {error!r}")
+        in_flight, self._in_flight = self._in_flight, []
+        self._busy = False
+        for taken, (written, failure) in zip(in_flight, results, strict=True):
+            taken[0].writing = False
+            self._finish(taken, (written, failure))
+        self.end_of_turn()
+
+    def _write(self, taken: Taken) -> tuple[int, OSError | None]:
+        """How many groups were written, and why the next one was not. Runs on the loop or on the writer thread."""
+        written = 0
+        for group, file in zip(taken[1], taken[2], strict=True):
+            try:
+                self._disk.write(file.fd, group.views, group.position)
+            except OSError as error:
+                return written, self._cut(file, group) or error
+            written += 1
+        return written, None
+
+    def _cut(self, file: OpenFile, group: Group) -> OSError | None:
+        """Takes away what a failed write left. If that fails too the disk is broken, whatever it says."""
+        try:
+            self._disk.truncate(file.fd, group.position)
+        except OSError as error:
+            return OSError(errno.EIO, f"a failed write could not be cut: {error.strerror}")
+        return None
+
+    def _finish(self, taken: Taken, result: tuple[int, OSError | None]) -> None:
+        log, groups, files = taken
+        written, failure = result
+        for file in files:
+            file.unpin()
+        if log.deleted or not log.directory.online:
+            log.aborted(groups, StorageError(f"{log.name}: {log.directory.error or 'was deleted'}"))
+            return
+        for group in groups[:written]:
+            group.views.clear()
+            self.batches_written += len(group.marks)
+            self.bytes_written += group.size
+            self._commit(log, group)
+            if log.holds_for_flush or log.wants_flush(group):
+                log.hold_for_flush(group)  # and what comes behind it, which must not be seen before it
+                self.flush(log)
+            else:
+                log.publish(group)
+        if failure is not None:
+            self._failed(log, groups[written:], failure)
+
+    def _commit(self, log: PartitionLog, group: Group) -> None:
+        """The records are in the file. If what belongs to them cannot be written, recovery makes it again."""
+        try:
+            log.committed(group)
+        except OSError as error:
+            logger.warning("its indexes could not be written: %s", self.on_failure(log, error))
+
+    def _failed(self, log: PartitionLog, groups: list[Group], failure: OSError) -> None:
+        error = self.on_failure(log, failure)
+        log.aborted(groups, error)
+        logger.warning("%s", error)
+
+    def in_flight(self, log: PartitionLog, offset: int) -> Group:
+        """The group, now being written, that holds `offset`."""
+        for each, groups, _ in self._in_flight:
+            if each is log:
+                for group in groups:
+                    if group.end_offset > offset:
+                        return group
+        raise InvariantError(f"{log.name}: offset {offset} is neither written nor staged")
+
+    def flush(self, log: PartitionLog, done: Callable[[], None] | None = None) -> None:
+        """Everything written so far goes to the disk for certain."""
+        if log.flushing:
+            return  # when it ends, what has come since is flushed
+        if log.deleted or not log.directory.online:
+            log.flush_failed(StorageError(f"{log.name}: {log.directory.error or 'was deleted'}"))
+            return
+        target, mark = log.end_offset, log.wanted_mark
+        try:
+            files = log.unflushed_files()
+        except OSError as error:
+            log.flush_failed(self.on_failure(log, error))
+            return
+        log.flushing = True
+
+        def sync() -> None:
+            for file in files:
+                self._disk.sync(file.fd)
+
+        def synced(_: object, error: BaseException | None) -> None:
+            log.flushing = False
+            for file in files:
+                file.unpin()
+            if log.deleted:
+                return
+            if isinstance(error, OSError):
+                log.flush_failed(self.on_failure(log, error))
+            elif error is not None:
+                raise InvariantError(f"{log.name}: flush failed: {error!r}")
+            else:
+                log.mark = max(log.mark, mark)
+                if log.flushed(target) or log.wanted_mark > log.mark:
+                    self.flush(log)
+                if done is not None:
+                    done()
+
+        self._flushers(sync, synced)
+
+    def flush_later(self, log: PartitionLog) -> None:
+        """A sealed segment is flushed soon, so that recovery does not have to read it."""
+        self.flush(log)
+
+    def in_background(self, job: Job) -> None:
+        """Something slow that nobody waits for. If it fails, it says so and nothing else happens."""
+
+        def done(_: object, error: BaseException | None) -> None:
+            if error is not None:
+                logger.warning("in the background: %s", error)
+
+        self._flushers(job, done)

@@ -1,0 +1,214 @@
+"""One segment of a log: a `.log` file of batches back to back, with its two sparse indexes.
+
+A segment is only ever appended to, at its end, until the next one begins; then it is sealed. Its `size` is what
+readers may see; what is staged but not yet written lies beyond it.
+"""
+
+import os
+from struct import Struct
+
+from headrace.core.files import OpenFile, OpenFiles
+from headrace.log.config import NEVER
+from headrace.log.sparse_index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from headrace.log.transactions import AbortedIndex
+
+SCAN_BYTES = 4096
+_HEAD = Struct(">qi11xi")  # base offset, length, last offset delta
+_HEAD_BYTES = 27
+_TIMED_HEAD = Struct(">qi11xi8xq")  # and the largest timestamp
+_TIMED_HEAD_BYTES = _TIMED_HEAD.size
+LENGTH_PREFIX_BYTES = 12
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")  # the files that a segment may have
+UNINDEXED_BYTES_MAX = 16 << 10
+
+
+def segment_name(base_offset: int) -> str:
+    return f"{base_offset:020d}"
+
+
+class Segment:
+    __slots__ = (
+        "_aborted",
+        "_files",
+        "_max_timestamp",
+        "_offsets",
+        "_times",
+        "base_offset",
+        "bytes_since_entry",
+        "created_ms",
+        "deleted",
+        "first_timestamp",
+        "index_bytes",
+        "max_timestamp_offset",
+        "path",
+        "reserved",
+        "roll_after_timestamp",
+        "size",
+    )
+
+    def __init__(self, directory: str, base_offset: int, files: OpenFiles, created_ms: int, size: int = 0) -> None:
+        self.path = os.path.join(directory, segment_name(base_offset))
+        self.base_offset = base_offset
+        self.created_ms = created_ms
+        self.size = size
+        self.reserved = size  # the end of what is staged
+        self.first_timestamp = -1  # of the first batch; rolling by time counts from it
+        self.roll_after_timestamp = NEVER  # not reckoned yet
+        self.bytes_since_entry = 0
+        self.index_bytes = TIME_ENTRY.size  # what the larger index may have with one entry more
+        self.max_timestamp_offset = -1
+        self.deleted = False
+        self._max_timestamp: int | None = -1 if size == 0 else None
+        self._files = files
+        self._offsets: SparseIndex | None = None
+        self._times: SparseIndex | None = None
+        self._aborted: AbortedIndex | None = None
+
+    @property
+    def log_path(self) -> str:
+        return self.path + ".log"
+
+    def file(self) -> OpenFile:
+        return self._files.get(self.path + ".log")
+
+    @property
+    def offsets(self) -> SparseIndex:
+        if self._offsets is None:
+            self._offsets = self._open_index(".index", OFFSET_ENTRY)
+        return self._offsets
+
+    @property
+    def times(self) -> SparseIndex:
+        if self._times is None:
+            self._times = self._open_index(".timeindex", TIME_ENTRY)
+        return self._times
+
+    @property
+    def aborted(self) -> AbortedIndex:
+        if self._aborted is None:
+            self._aborted = AbortedIndex(self.path, self._files)
+        return self._aborted
+
+    def _open_index(self, suffix: str, entry: Struct) -> SparseIndex:
+        path = self.path + suffix
+        count = 0
+        if self.size:
+            try:
+                count = os.stat(path).st_size // entry.size
+            except FileNotFoundError:
+                count = 0
+        self.index_bytes = max(self.index_bytes, (count + 1) * TIME_ENTRY.size)
+        return SparseIndex(path, self._files, entry, count)
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp in the segment, -1 if it has none."""
+        if self._max_timestamp is None:
+            last = self.times.last()
+            if last is not None:
+                self._max_timestamp, self.max_timestamp_offset = last[0], self.base_offset + last[1]
+            else:
+                self._max_timestamp, self.max_timestamp_offset = self._read_max_timestamp()
+        return self._max_timestamp
+
+    def _read_max_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp and its batch's last offset, from the batches themselves: there is no index."""
+        largest, offset = -1, self.base_offset - 1
+        position = 0
+        while position + _TIMED_HEAD_BYTES <= self.size:
+            base, length, delta, timestamp = _TIMED_HEAD.unpack(self.head(position, _TIMED_HEAD_BYTES))
+            if timestamp > largest:
+                largest, offset = timestamp, base + delta
+            position += length + LENGTH_PREFIX_BYTES
+        return largest, offset
+
+    def rolling_timestamp(self) -> int:
+        """The timestamp of the first batch, from which rolling by time counts; -1 if it has none."""
+        if self.first_timestamp < 0 and self.size:
+            head = self.head(0, 43)
+            self.first_timestamp = int.from_bytes(head[35:43], "big", signed=True)
+        return self.first_timestamp
+
+    def appended(self, size: int, last_offset: int, max_timestamp: int, index_interval_bytes: int) -> None:
+        """One batch more has been written at the end."""
+        position = self.size
+        self.size += size  # first: an index that cannot be written must not hide the record
+        since_entry, self.bytes_since_entry = self.bytes_since_entry, self.bytes_since_entry + size
+        if since_entry > index_interval_bytes and position:
+            self.bytes_since_entry = size
+            self.index_bytes += TIME_ENTRY.size
+            self.offsets.append(last_offset - self.base_offset, position)
+            self.mark_time()
+        if max_timestamp > self.max_timestamp:
+            self._max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+
+    def mark_time(self) -> None:
+        """An entry in the time index, if time has moved since the last one."""
+        timestamp = self.max_timestamp
+        if timestamp > self.times.last_key:
+            self.times.append(timestamp, self.max_timestamp_offset - self.base_offset)
+
+    def rewind(self, position: int, bytes_since_entry: int) -> None:
+        """As if nothing at or above `position` had been appended; the indexes have been cut already."""
+        self._max_timestamp = None if position else -1  # read again when it is asked for
+        self.max_timestamp_offset = self.base_offset - 1
+        self.size = self.reserved = position
+        self.bytes_since_entry = bytes_since_entry
+
+    def spill(self) -> None:
+        """Writes the indexes' newest entries, and makes sure that both files are there.
+
+        A small segment goes without: it is read through as fast, and ten thousand idle partitions stop and start
+        without twenty thousand files more.
+        """
+        self.aborted.spill()
+        if self.size <= UNINDEXED_BYTES_MAX and not self.offsets.written and not self.times.written:
+            return
+        if self._max_timestamp is not None and self._max_timestamp >= 0:
+            self.mark_time()
+        self.offsets.spill()
+        self.times.spill()
+
+    def locate(self, offset: int, end: int) -> tuple[int, int, int] | None:
+        """(position, base offset, size) of the first batch that ends at or after `offset`, below position `end`."""
+        index = self.offsets
+        entry = index.floor(offset - self.base_offset)
+        position = index.at(entry)[1] if entry >= 0 else 0
+        fd = self.file().fd
+        read = self._files.disk.read
+        while position < end:
+            block = read(fd, SCAN_BYTES, position)
+            at = 0
+            while at + _HEAD_BYTES <= len(block):
+                base, length, delta = _HEAD.unpack_from(block, at)
+                if position + at >= end:
+                    return None
+                if base + delta >= offset:
+                    return position + at, base, length + LENGTH_PREFIX_BYTES
+                if length <= 0:
+                    return None  # not a batch: an index that a loss of power left wrong
+                at += length + LENGTH_PREFIX_BYTES
+            if at == 0:
+                return None
+            position += at
+        return None
+
+    def head(self, position: int, size: int) -> bytes:
+        return self._files.disk.read(self.file().fd, size, position)
+
+    def index_paths(self) -> list[str]:
+        """The index files that have something in them."""
+        if not self.size:
+            return []
+        return [index.path for index in (self.offsets, self.times, self.aborted) if index.written]
+
+    def create_files(self) -> None:
+        """So that a segment that nothing was written to yet is found by the next start."""
+        disk = self._files.disk
+        for suffix in (".log", ".index", ".timeindex"):
+            disk.close(disk.open(self.path + suffix))
+
+    def forget_files(self) -> None:
+        for suffix in SUFFIXES:
+            self._files.forget(self.path + suffix)

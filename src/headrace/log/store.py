@@ -1,0 +1,280 @@
+"""The log directories of a broker (JBOD), and the logs in them.
+
+Each directory has Kafka's layout: `.lock`, `meta.properties`, the checkpoints, a directory for each partition. A new
+log goes to the directory that holds the fewest. A directory that fails takes its logs offline; the rest go on.
+"""
+
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+
+from headrace.core.clock import Clock
+from headrace.core.errors import OperatorError, StorageError
+from headrace.core.files import BROKEN_ERRORS, Disk, OpenFiles
+from headrace.log import checkpoints
+from headrace.log.cleaner_checkpoint import read_clean_offsets
+from headrace.log.config import NEVER, LogConfig
+from headrace.log.directory import DELETE_SUFFIX, LogDirectory
+from headrace.log.group_writer import GroupWriter
+from headrace.log.leader_epochs import LeaderEpochs
+from headrace.log.partition_log import PartitionLog
+from headrace.log.recovery import Recovered, recover
+from headrace.log.segment import Segment
+from headrace.log.snapshots import Snapshots
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_CONFIG = LogConfig()
+SYNCED_ONE_BY_ONE_MAX = 64  # more logs than this are flushed together, by their file system
+
+
+class LogStore:
+    def __init__(self, paths: tuple[str, ...], files: OpenFiles, writer: GroupWriter, clock: Clock) -> None:
+        self.files = files
+        self.writer = writer
+        self.clock = clock
+        self.directories = [LogDirectory(path, files.disk) for path in paths]
+        self.logs: dict[tuple[str, int], PartitionLog] = {}
+        self.on_offline: Callable[[LogDirectory], None] = lambda directory: None
+        self.recovered_bytes = 0  # read again at this start, since the last stop was not clean
+        self.cut_bytes = 0  # of it, torn and taken away
+        writer.on_failure = self.failed
+
+    # ── opening and closing ──────────────────────────────────────────────────────────────────────────────────────
+
+    def open(self, node_id: int) -> None:
+        """Locks and loads every directory. One that cannot be used is offline; if none can, that is an error."""
+        failures = []
+        for directory in self.directories:
+            try:
+                directory.open(node_id)
+                self._load(directory)
+            except OperatorError as error:
+                if directory.locked_by_other or len(self.directories) == 1:
+                    self.close_locks()
+                    raise
+                failures.append(str(error))
+                self.take_offline(directory, str(error))
+            except OSError as error:
+                failure = f"{directory.path}: {error.strerror}; mend the disk, or take it out of log.dirs"
+                failures.append(failure)
+                self.take_offline(directory, failure)
+        if not all(directory.was_clean or directory.is_new for directory in self.directories if directory.online):
+            read, cut = self.recovered_bytes, self.cut_bytes
+            logger.info(
+                "the last stop was not clean: read %d bytes of %d logs again, cut %d", read, len(self.logs), cut
+            )
+        if not any(directory.online for directory in self.directories):
+            self.close_locks()
+            raise OperatorError("; ".join(failures))
+
+    def _load(self, directory: LogDirectory) -> None:
+        recovery_points = directory.read_offsets(checkpoints.RECOVERY_POINT_FILE)
+        start_offsets = directory.read_offsets(checkpoints.LOG_START_FILE)
+        clean_offsets = read_clean_offsets(directory)
+        for topic, index, path in directory.partitions():
+            key = (topic, index)
+            point = recovery_points.get(key, 0)
+            found = recover(
+                path,
+                self.files,
+                clean=directory.was_clean and key in recovery_points,
+                recovery_point=point,
+                start_offset=start_offsets.get(key, 0),
+                index_interval_bytes=DEFAULT_CONFIG.index_interval_bytes,
+                now_ms=self.clock.now_ms(),
+                clean_offset=clean_offsets.get(key, 0),
+            )
+            self.recovered_bytes += found.bytes_read
+            self.cut_bytes += found.bytes_cut
+            log = self._log(topic, index, directory, path, DEFAULT_CONFIG, found, point)
+            log.touched = not directory.was_clean
+            self.logs[key] = log
+        directory.forget_clean_stop()
+
+    def _log(
+        self,
+        topic: str,
+        index: int,
+        directory: LogDirectory,
+        path: str,
+        config: LogConfig,
+        found: Recovered,
+        flushed_offset: int,
+    ) -> PartitionLog:
+        directory.log_count += 1
+        return PartitionLog(
+            topic=topic,
+            index=index,
+            directory=directory,
+            path=path,
+            config=config,
+            files=self.files,
+            writer=self.writer,
+            segments=found.segments,
+            start_offset=found.start_offset,
+            end_offset=found.end_offset,
+            flushed_offset=min(flushed_offset, found.end_offset),
+            epochs=found.epochs,
+            snapshots=found.snapshots,
+            open_transactions=found.snapshots.open_transactions(),
+        )
+
+    def flush_recovered(self) -> None:
+        """What was found after a crash and lies above the recovery point is visible now. Where a topic promises that
+        what is visible was flushed, it must be."""
+        for log in self.logs.values():
+            if log.config.flush_messages != NEVER and log.directory.online and log.flushed_offset < log.end_offset:
+                try:
+                    for file in log.unflushed_files():
+                        self.files.disk.sync(file.fd)
+                        file.unpin()
+                    log.flushed_offset = log.end_offset
+                except OSError as error:
+                    logger.warning("%s", self.failed(log, error))
+
+    def close(self) -> None:
+        """A clean stop: everything flushed, every index written, so that the next start reads nothing."""
+        unclean: set[LogDirectory] = set()
+        for directory in self.directories:
+            if directory.online:
+                dirty = [log for log in self.logs.values() if log.directory is directory and log.touched]
+                try:
+                    self._flush_all(directory, dirty)
+                except OSError as error:
+                    unclean.add(directory)
+                    logger.warning("%s: not stopped cleanly: %s", directory.path, error)
+        unclean |= self.save_checkpoints()
+        self.files.close()
+        for directory in self.directories:
+            if directory.online and directory not in unclean:
+                try:
+                    directory.mark_clean_stop()
+                except OSError as error:
+                    logger.warning("%s: not stopped cleanly: %s", directory.path, error.strerror)
+        self.close_locks()
+
+    def _flush_all(self, directory: LogDirectory, logs: list[PartitionLog]) -> None:
+        disk = self.files.disk
+        unflushed = [log for log in logs if log.recovery_point < log.end_offset]
+        for log in logs:
+            if log.next_offset != log.end_offset:
+                raise OSError(f"{log.name}: {log.next_offset - log.end_offset} records were staged and never written")
+            log.checkpoint()
+        if len(unflushed) > SYNCED_ONE_BY_ONE_MAX:
+            disk.sync_file_system(directory.path)
+        else:
+            for log in unflushed:
+                for file in log.unflushed_files():
+                    disk.sync(file.fd)
+                    file.unpin()
+        for log in logs:
+            log.flushed_offset = log.mark = log.end_offset
+
+    def close_locks(self) -> None:
+        for directory in self.directories:
+            directory.release()
+
+    # ── logs ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def find(self, topic: str, index: int) -> PartitionLog | None:
+        return self.logs.get((topic, index))
+
+    @property
+    def is_complete(self) -> bool:
+        """False if a log that is not found may be in a directory that is away, or that an empty one stands in for."""
+        return all(directory.online and not directory.is_new for directory in self.directories)
+
+    def create(self, topic: str, index: int, topic_id: uuid.UUID, config: LogConfig) -> PartitionLog:
+        online = [directory for directory in self.directories if directory.online]
+        if not online:
+            raise StorageError(f"{topic}-{index}: no log directory is online; mend one and start again")
+        directory = min(online, key=lambda each: each.log_count)
+        path = os.path.join(directory.path, f"{topic}-{index}")
+        disk = self.files.disk
+        try:
+            disk.make_directory(path)
+            metadata = checkpoints.encode_partition_metadata(topic_id)
+            disk.write_file(os.path.join(path, checkpoints.PARTITION_METADATA_FILE), metadata.encode())
+            segment = Segment(path, 0, self.files, self.clock.now_ms())  # its files come with the first record
+        except OSError as error:
+            raise StorageError(f"{topic}-{index}: could not make {path}: {error.strerror}") from error
+        found = Recovered(
+            segments=[segment],
+            end_offset=0,
+            start_offset=0,
+            epochs=LeaderEpochs(),
+            snapshots=Snapshots(path, disk, []),
+        )
+        log = self._log(topic, index, directory, path, config, found, 0)
+        self.logs[topic, index] = log
+        return log
+
+    def delete(self, log: PartitionLog) -> None:
+        """Gone at once for clients; its files go in the background."""
+        self.logs.pop((log.topic, log.index), None)
+        log.directory.log_count -= 1
+        log.deleted = True
+        gone = StorageError(f"{log.name}: was deleted")
+        log.aborted([], gone)
+        log.flush_failed(gone)
+        for segment in log.segments:
+            segment.deleted = True
+            segment.forget_files()
+        doomed = os.path.join(log.directory.path, f"{log.topic[:150]}-{log.index}.{uuid.uuid4().hex}{DELETE_SUFFIX}")
+        try:
+            self.files.disk.rename(log.path, doomed)
+        except OSError as error:
+            self.take_offline(log.directory, f"{log.path}: could not be renamed: {error.strerror}")
+            return
+        self.remove_later(doomed)
+
+    def remove_later(self, path: str) -> None:
+        self.writer.in_background(lambda: shutil.rmtree(path, ignore_errors=True))
+
+    def failed(self, log: PartitionLog, error: OSError) -> StorageError:
+        """A read, write or flush went wrong. If it is the disk that fails, its directory is offline from now on."""
+        if error.errno in BROKEN_ERRORS:
+            self.take_offline(log.directory, f"{log.path}: {error.strerror or error}")
+        return StorageError(f"{log.name}: {error.strerror or error}; free or mend the disk {log.directory.path} is on")
+
+    def take_offline(self, directory: LogDirectory, reason: str) -> None:
+        if directory.error is None:
+            directory.error = reason
+            logger.error("log directory %s is offline: %s", directory.path, reason)
+            self.on_offline(directory)
+
+    # ── checkpoints ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def save_checkpoints(self) -> set[LogDirectory]:
+        """Returns the directories where it did not work."""
+        failed: set[LogDirectory] = set()
+        points: dict[LogDirectory, dict[tuple[str, int], int]] = {d: {} for d in self.directories}
+        starts: dict[LogDirectory, dict[tuple[str, int], int]] = {d: {} for d in self.directories}
+        watermarks: dict[LogDirectory, dict[tuple[str, int], int]] = {d: {} for d in self.directories}
+        for key, log in self.logs.items():
+            points[log.directory][key] = log.recovery_point
+            watermarks[log.directory][key] = log.high_watermark
+            if log.start_offset > log.segments[0].base_offset:
+                starts[log.directory][key] = log.start_offset
+        for directory in self.directories:
+            if not directory.online:
+                continue
+            try:
+                directory.write_offsets(checkpoints.RECOVERY_POINT_FILE, points[directory])
+                directory.write_offsets(checkpoints.LOG_START_FILE, starts[directory])
+                directory.write_offsets(checkpoints.HIGH_WATERMARK_FILE, watermarks[directory])
+            except OSError as error:
+                failed.add(directory)
+                logger.warning("%s: its checkpoints could not be written: %s", directory.path, error.strerror)
+                if error.errno in BROKEN_ERRORS:
+                    self.take_offline(directory, f"{directory.path}: {error.strerror}")
+        for log in self.logs.values():
+            if log.touched and log.directory.online and log.directory not in failed:
+                log.snapshots.keep_from(points[log.directory][log.topic, log.index])
+        return failed
+
+
+__all__ = ["Disk", "LogDirectory", "LogStore"]

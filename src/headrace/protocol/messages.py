@@ -1,0 +1,92 @@
+"""The bridge to kio: request bytes to an entity, a plain mapping to response bytes, over all versions.
+
+kio gives the schemas, a dataclass for each message and version; reading and writing them is done by our own
+`message_reader` (which says why) and `message_writer`, compiled when an API version is first used. Nothing
+here knows what a message means, and no other module imports kio.
+"""
+
+import functools
+import struct
+import sys
+from collections.abc import Mapping
+from typing import Any, cast
+
+from headrace.protocol.message_reader import Data, Reader, compile_reader
+from headrace.protocol.message_writer import Writer, compile_writer
+
+API_VERSIONS = 18
+
+_CORRELATION_ID = struct.Struct(">i").pack
+
+
+def decode_request(api_key: int, version: int, data: Data, offset: int) -> Any:
+    """The kio entity of the request body that starts at `offset`; bytes behind it are ignored, as Kafka does.
+
+    Raises ValueError if the bytes are not such a request.
+    """
+    return _request_reader(api_key, version)(data, offset)[0]
+
+
+Body = Mapping[str, object] | bytes  # bytes: a body that `encode_body` made before
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytes:
+    """Header and body, without the length in front."""
+    out = bytearray(_CORRELATION_ID(correlation_id))
+    write, header_has_tags = _response_writer(api_key, version)
+    if header_has_tags:
+        out.append(0)
+    if isinstance(body, bytes):
+        out += body
+    else:
+        write(out, body)
+    return bytes(out)
+
+
+def encode_body(api_key: int, version: int, body: Mapping[str, object]) -> bytes:
+    """The body alone: what a handler keeps to give the same answer again."""
+    out = bytearray()
+    _response_writer(api_key, version)[0](out, body)
+    return bytes(out)
+
+
+@functools.cache
+def request_is_flexible(api_key: int, version: int) -> bool:
+    """True if the request's header ends in tagged fields (header v2)."""
+    return cast(bool, _schema(api_key, version, "request").__flexible__)
+
+
+@functools.cache
+def _request_reader(api_key: int, version: int) -> Reader:
+    return compile_reader(_schema(api_key, version, "request"))
+
+
+@functools.cache
+def _response_writer(api_key: int, version: int) -> tuple[Writer, bool]:
+    schema = _schema(api_key, version, "response")
+    # ApiVersions is asked before the client knows what the broker speaks, so its header never has tags.
+    return compile_writer(schema), schema.__flexible__ and api_key != API_VERSIONS
+
+
+def _schema(api_key: int, version: int, kind: str) -> type[Any]:
+    index = _kio_index()
+    load = index.load_request_schema if kind == "request" else index.load_response_schema
+    return cast(type[Any], load(api_key, version))
+
+
+@functools.cache
+def _kio_index() -> Any:
+    """kio imports hypothesis where it finds it: 200 ms and 15 MB that a broker has no use for.
+
+    Its absence is a case that kio provides for, so it is hidden while kio's types are made, unless a test
+    runner has it already.
+    """
+    hide = "hypothesis" not in sys.modules and "kio.static._phantom" not in sys.modules
+    if hide:
+        sys.modules["hypothesis"] = None  # type: ignore[assignment]
+    try:
+        import kio.index
+    finally:
+        if hide:
+            del sys.modules["hypothesis"]
+    return kio.index

@@ -1,0 +1,204 @@
+import uuid
+from types import SimpleNamespace
+
+import pytest
+
+from headrace.broker.partition import Partition
+from headrace.broker.purgatory import FetchWait, Purgatory
+from headrace.broker.reactor import Timer
+
+
+class Timers:
+    """Stands for the reactor: timers that go off when told."""
+
+    def __init__(self):
+        self.timers = []
+
+    def call_later(self, seconds, callback):
+        timer = Timer(callback)
+        self.timers.append((seconds, timer))
+        return timer
+
+    def go_off(self, number):
+        callback = self.timers[number][1].callback
+        if callback is not None:
+            callback()
+
+
+class Fetch:
+    """One waiting fetch, that is content when told."""
+
+    def __init__(self, purgatory, partitions, wait_ms=500, *, enough=False):
+        self.enough = enough
+        self.attempts = []
+        self.wait = FetchWait(purgatory, partitions, wait_ms, self.attempt)
+
+    def attempt(self, last):
+        self.attempts.append(last)
+        return self.enough or last
+
+
+@pytest.fixture
+def reactor():
+    return Timers()
+
+
+@pytest.fixture
+def purgatory(reactor):
+    return Purgatory(reactor)
+
+
+def made(index=0):
+    log = SimpleNamespace(on_visible=None, leader_epoch=3)
+    return Partition("t", uuid.UUID(int=1), index, log)
+
+
+def grow(partition):
+    """What a log does when more of it may be seen."""
+    if partition.log.on_visible is not None:
+        partition.log.on_visible()
+
+
+def test_a_fetch_is_tried_again_at_the_end_of_the_turn_in_which_its_partition_grew(purgatory):
+    partition = made()
+    fetch = Fetch(purgatory, [partition])
+    assert purgatory.count == 1
+    grow(partition)
+    grow(partition)
+    assert fetch.attempts == []
+    purgatory.end_of_turn()
+    assert fetch.attempts == [False]
+    purgatory.end_of_turn()
+    assert fetch.attempts == [False]
+    assert purgatory.count == 1
+
+
+def test_a_fetch_that_has_enough_is_done_and_forgotten(purgatory, reactor):
+    partition = made()
+    fetch = Fetch(purgatory, [partition], enough=True)
+    grow(partition)
+    purgatory.end_of_turn()
+    assert purgatory.count == 0
+    assert partition.log.on_visible is None
+    grow(partition)
+    purgatory.end_of_turn()
+    reactor.go_off(0)
+    assert fetch.attempts == [False]
+    assert purgatory.count == 0
+
+
+def test_a_fetch_whose_time_is_over_is_answered_with_what_there_is(purgatory, reactor):
+    partition = made()
+    fetch = Fetch(purgatory, [partition], 1500)
+    assert reactor.timers[0][0] == 1.5
+    reactor.go_off(0)
+    assert fetch.attempts == [True]
+    assert purgatory.count == 0
+    assert partition.log.on_visible is None
+    grow(partition)
+    purgatory.end_of_turn()
+    assert fetch.attempts == [True]
+
+
+def test_time_that_is_over_in_the_turn_in_which_the_log_grew_gives_one_answer(purgatory, reactor):
+    partition = made()
+    fetch = Fetch(purgatory, [partition])
+    grow(partition)
+    reactor.go_off(0)
+    purgatory.end_of_turn()
+    assert fetch.attempts == [True]
+    assert purgatory.count == 0
+
+
+def test_growth_of_any_partition_wakes_a_fetch_once_a_turn(purgatory):
+    partitions = [made(i) for i in range(3)]
+    fetch = Fetch(purgatory, partitions)
+    for partition in partitions:
+        grow(partition)
+    purgatory.end_of_turn()
+    assert fetch.attempts == [False]
+    grow(partitions[2])
+    purgatory.end_of_turn()
+    assert fetch.attempts == [False, False]
+
+
+def test_all_who_wait_for_a_partition_are_tried_in_the_order_in_which_they_came(purgatory):
+    partition = made()
+    order = []
+    for number in range(4):
+        fetch = Fetch(purgatory, [partition], enough=True)
+        fetch.wait._attempt = lambda last, number=number: order.append(number) or True
+    grow(partition)
+    purgatory.end_of_turn()
+    assert order == [0, 1, 2, 3]
+    assert purgatory.count == 0
+
+
+def test_one_that_stops_waiting_does_not_take_the_others_along(purgatory):
+    partition = made()
+    first, second = Fetch(purgatory, [partition]), Fetch(purgatory, [partition])
+    first.wait.cancel()
+    assert purgatory.count == 1
+    grow(partition)
+    purgatory.end_of_turn()
+    assert (first.attempts, second.attempts) == ([], [False])
+
+
+def test_cancelling_twice_or_after_the_time_counts_once(purgatory, reactor):
+    waits = [Fetch(purgatory, [made()]) for _ in range(3)]
+    waits[0].wait.cancel()
+    waits[0].wait.cancel()
+    reactor.go_off(1)
+    waits[1].wait.cancel()
+    assert purgatory.count == 1
+
+
+def test_a_connection_that_closes_during_the_attempt_is_forgotten_once(purgatory):
+    partition = made()
+    fetch = Fetch(purgatory, [partition])
+    fetch.wait._attempt = lambda last: fetch.wait.cancel() or True
+    grow(partition)
+    purgatory.end_of_turn()
+    assert purgatory.count == 0
+    assert purgatory.ready == {}
+
+
+def test_a_fetch_that_is_woken_while_others_are_tried_is_tried_in_the_same_turn(purgatory):
+    partitions = [made(0), made(1)]
+    second = Fetch(purgatory, [partitions[1]])
+    first = Fetch(purgatory, [partitions[0]])
+    first.wait._attempt = lambda last: grow(partitions[1]) or True
+    grow(partitions[0])
+    purgatory.end_of_turn()
+    assert second.attempts == [False]
+    assert purgatory.ready == {}
+
+
+def test_those_who_wait_for_a_log_that_goes_offline_are_told(purgatory):
+    partition = made()
+    fetch = Fetch(purgatory, [partition])
+    partition.go_offline()
+    assert not partition.online
+    assert partition.leader_epoch == 3
+    purgatory.end_of_turn()
+    assert fetch.attempts == [False]
+    fetch.wait.cancel()
+    assert purgatory.count == 0
+
+
+def test_waiting_for_an_offline_log_is_possible(purgatory, reactor):
+    partition = Partition("t", uuid.UUID(int=1), 0, None)
+    fetch = Fetch(purgatory, [partition])
+    reactor.go_off(0)
+    assert fetch.attempts == [True]
+
+
+def test_a_log_nobody_waits_for_is_not_told_to_wake_anybody(purgatory):
+    partition = made()
+    partition.wake()
+    assert partition.log.on_visible is None
+    first, second = Fetch(purgatory, [partition]), Fetch(purgatory, [partition])
+    first.wait.cancel()
+    assert partition.log.on_visible is not None
+    second.wait.cancel()
+    assert partition.log.on_visible is None

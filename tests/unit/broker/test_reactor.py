@@ -1,0 +1,291 @@
+import contextlib
+import os
+import select
+import socket
+import threading
+import time
+
+import pytest
+
+from headrace.broker import reactor as reactor_module
+from headrace.broker.reactor import READ, WRITE, Reactor
+
+SECONDS_MAX = 5.0  # a hang is a failure, not a test that never ends
+
+
+@pytest.fixture
+def reactor():
+    made = Reactor()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def running(reactor):
+    """The loop on a thread of its own."""
+    thread = threading.Thread(target=reactor.run, daemon=True)
+    thread.start()
+    yield reactor
+    reactor.stop()
+    thread.join(SECONDS_MAX)
+    assert not thread.is_alive()
+
+
+def run(reactor, until):
+    """Turns on this thread until `until()` holds at the end of a turn."""
+
+    def check():
+        if until() or time.monotonic() > deadline:
+            reactor.stop()
+
+    deadline = time.monotonic() + SECONDS_MAX
+    reactor._stopping = False
+    reactor.end_of_turn.append(check)
+    reactor.call_later(SECONDS_MAX, lambda: None)
+    reactor.run()
+    reactor.end_of_turn.remove(check)
+    reactor.run_pending()
+    assert until(), "it never came"
+
+
+# ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_timers_run_in_the_order_of_their_times_and_then_of_their_making(reactor):
+    seen = []
+    for name, seconds in (("c", 0.02), ("a", 0.0), ("b", 0.01), ("d", 0.02)):
+        reactor.call_later(seconds, lambda name=name: seen.append(name))
+    run(reactor, lambda: len(seen) == 4)
+    assert seen == ["a", "b", "c", "d"]
+
+
+def test_a_timer_does_not_run_early(reactor):
+    began = time.monotonic()
+    ended = []
+    reactor.call_later(0.05, lambda: ended.append(time.monotonic()))
+    run(reactor, lambda: bool(ended))
+    assert ended[0] - began >= 0.05
+
+
+def test_a_cancelled_timer_never_runs_and_wakes_nobody(reactor):
+    seen = []
+    for seconds in (0.0, 0.001):
+        reactor.call_later(seconds, lambda: seen.append("no")).cancel()
+    reactor.call_later(0.02, lambda: seen.append("yes"))
+    run(reactor, lambda: bool(seen))
+    assert seen == ["yes"]
+    assert [timer for _, _, timer in reactor._timers if timer.callback is None] == []
+
+
+def test_a_timer_may_cancel_another_that_is_due(reactor):
+    seen = []
+    later = []
+    reactor.call_later(0.0, lambda: later[0].cancel())
+    later.append(reactor.call_later(0.0, lambda: seen.append("no")))
+    reactor.call_later(0.005, lambda: seen.append("end"))
+    run(reactor, lambda: bool(seen))
+    assert seen == ["end"]
+
+
+def test_what_is_asked_for_again_and_again_comes_again_even_after_a_failure(reactor):
+    seen = []
+
+    def work():
+        seen.append(len(seen))
+        if len(seen) == 2:
+            raise RuntimeError("a bug")
+
+    reactor.every(0.001, work)
+    with pytest.raises(RuntimeError):
+        run(reactor, lambda: len(seen) == 5)
+    reactor.end_of_turn.clear()
+    run(reactor, lambda: len(seen) == 5)
+
+
+# ── descriptors ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_owner_is_told_what_its_descriptor_is_ready_for(reactor):
+    left, right = socket.socketpair()
+    masks = []
+    reactor.add(left.fileno(), READ, lambda mask: (masks.append(mask), left.recv(10)))
+    right.send(b"x")
+    run(reactor, lambda: bool(masks))
+    assert masks == [READ]
+    reactor.change(left.fileno(), WRITE)
+    masks.clear()
+    reactor._owners[left.fileno()] = lambda mask: (masks.append(mask), reactor.change(left.fileno(), 0))
+    run(reactor, lambda: bool(masks))
+    assert masks == [WRITE]
+    masks.clear()
+    right.close()
+    run(reactor, lambda: bool(masks))
+    assert masks[0] & select.EPOLLHUP
+    left.close()
+
+
+def test_a_descriptor_removed_in_this_turn_is_not_told_any_more(reactor):
+    pairs = [socket.socketpair() for _ in range(2)]
+    seen = []
+
+    def owner(number):
+        def told(_):
+            seen.append(number)
+            for ours, _theirs in pairs:
+                reactor.remove(ours.fileno())
+
+        return told
+
+    for number, (ours, theirs) in enumerate(pairs):
+        reactor.add(ours.fileno(), READ, owner(number))
+        theirs.send(b"x")
+    run(reactor, lambda: bool(seen))
+    assert len(seen) == 1
+    for ours, theirs in pairs:
+        reactor.remove(ours.fileno())
+        ours.close()
+        theirs.close()
+
+
+# ── turns ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_turn_ends_after_descriptors_threads_and_timers(reactor):
+    seen = []
+    left, right = socket.socketpair()
+    reactor.add(left.fileno(), READ, lambda _: (seen.append("descriptor"), left.recv(10)))
+    reactor.end_of_turn.append(lambda: seen.append("end"))
+    reactor.call_later(0.0, lambda: seen.append("timer"))
+    reactor.call_from_thread(lambda: seen.append("thread"))
+    right.send(b"x")
+    run(reactor, lambda: "end" in seen)
+    assert seen[:4] == ["descriptor", "thread", "timer", "end"]
+    left.close()
+    right.close()
+
+
+def test_what_threads_send_during_a_turn_comes_with_the_next(reactor):
+    seen = []
+    turns = []
+    reactor.end_of_turn.append(lambda: turns.append(len(seen)))
+    reactor.call_from_thread(lambda: (seen.append(1), reactor.call_from_thread(lambda: seen.append(2))))
+    run(reactor, lambda: len(seen) == 2)
+    assert turns[:2] == [1, 2]
+
+
+def test_an_interrupted_wait_is_just_a_turn(reactor):
+    class Interrupted:
+        def __init__(self, epoll):
+            self._epoll = epoll
+            self.count = 0
+
+        def poll(self, *arguments):
+            self.count += 1
+            if self.count == 1:
+                raise InterruptedError(4, "a signal")
+            return self._epoll.poll(*arguments)
+
+        def close(self):
+            self._epoll.close()
+
+    reactor._epoll = Interrupted(reactor._epoll)
+    seen = []
+    reactor.call_later(0.0, lambda: seen.append(1))
+    run(reactor, lambda: bool(seen))
+
+
+# ── threads ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_call_from_a_thread_wakes_a_loop_that_sleeps(running):
+    for _ in range(50):
+        done = threading.Event()
+        began = time.monotonic()
+        running.call_from_thread(done.set)
+        assert done.wait(SECONDS_MAX)
+        assert time.monotonic() - began < SECONDS_MAX / 2
+
+
+def test_calls_from_many_threads_all_come_in_the_order_of_each_thread(running):
+    seen = []
+    all_here = threading.Event()
+
+    def note(value):
+        seen.append(value)
+        if len(seen) == 4 * 500:
+            all_here.set()
+
+    def work(number):
+        for i in range(500):
+            running.call_from_thread(lambda i=i: note((number, i)))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all_here.wait(SECONDS_MAX)
+    for number in range(4):
+        assert [i for n, i in seen if n == number] == list(range(500))
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_no_wake_up_is_lost_to_one_that_comes_while_the_last_is_taken(reactor, monkeypatch, moment):
+    """Another thread calls at the very moment when the loop empties the eventfd; later calls must still wake it."""
+    seen = []
+    real = os.eventfd_read
+    raced = []
+
+    def racing(fd):
+        if moment == "before" and not raced:
+            raced.append(True)
+            reactor.call_from_thread(lambda: seen.append("raced"))
+        value = real(fd)
+        if moment == "after" and not raced:
+            raced.append(True)
+            reactor.call_from_thread(lambda: seen.append("raced"))
+        return value
+
+    monkeypatch.setattr(reactor_module.os, "eventfd_read", racing)
+    thread = threading.Thread(target=reactor.run, daemon=True)
+    thread.start()
+    reactor.call_from_thread(lambda: seen.append("first"))
+    woken = threading.Event()
+    deadline = time.monotonic() + SECONDS_MAX
+    while "raced" not in seen and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(0.02)  # the loop sleeps again
+    reactor.call_from_thread(woken.set)
+    found = woken.wait(1.0)
+    reactor._woken = False
+    reactor.stop()
+    thread.join(SECONDS_MAX)
+    assert seen == ["first", "raced"]
+    assert found
+
+
+def test_a_loop_can_be_stopped_from_another_thread(reactor):
+    thread = threading.Thread(target=reactor.run, daemon=True)
+    thread.start()
+    time.sleep(0.01)
+    reactor.stop()
+    thread.join(SECONDS_MAX)
+    assert not thread.is_alive()
+
+
+def test_what_threads_sent_before_the_stop_can_still_be_run(reactor):
+    seen = []
+    reactor.call_from_thread(lambda: seen.append(1))
+    reactor._stopping = True
+    reactor.run()
+    assert seen == []
+    reactor.run_pending()
+    assert seen == [1]
+
+
+def test_a_closed_loop_leaves_no_descriptor_open():
+    before = set(os.listdir("/proc/self/fd"))
+    made = Reactor()
+    made.close()
+    with contextlib.suppress(OSError):
+        assert set(os.listdir("/proc/self/fd")) <= before

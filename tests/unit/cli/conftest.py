@@ -1,0 +1,59 @@
+"""A node that does nothing, in the place of the real one: these tests are about the command line."""
+
+import logging
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+
+from headrace.core.settings import BrokerSettings
+
+
+class FakeNode:
+    made: ClassVar[list[Any]] = []
+    open_error: Exception | None = None
+    run_error: Exception | None = None
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self.settings = settings
+        self.port = settings.port or 45678
+        self.metrics_port = settings.metrics_port
+        self.calls: list[str] = []
+        self._stopped = threading.Event()
+        FakeNode.made.append(self)
+
+    def open(self) -> None:
+        self.calls.append("open")
+        if self.open_error:
+            raise self.open_error
+
+    def run(self) -> None:
+        self.calls.append("run")
+        if self.run_error:
+            raise self.run_error
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+@pytest.fixture
+def fake_node(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeNode]]:
+    module = types.ModuleType("headrace.broker.node")
+    module.Node = FakeNode  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "headrace.broker.node", module)
+    monkeypatch.setattr(FakeNode, "made", [])
+    monkeypatch.setattr(FakeNode, "open_error", None)
+    monkeypatch.setattr(FakeNode, "run_error", None)
+    for name in ("HEADRACE_PORT", "HEADRACE_DATA", "HEADRACE_LOG_LEVEL", "HEADRACE_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    root = logging.getLogger("headrace")
+    before = (list(root.handlers), root.level, root.propagate)
+    yield FakeNode
+    root.handlers[:], _, root.propagate = before
+    root.setLevel(before[1])

@@ -1,0 +1,120 @@
+"""Wire tests run real clients against a real broker.
+
+By default that is a Headrace broker of our own, in a process of its own. `--bootstrap host:port` points the
+same tests at another one: a test that also passes on Apache Kafka proves itself.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
+from eventually import WAIT_S_MAX
+from headrace_process import HeadraceProcess
+from java import JavaTools, missing_program
+from topic_setup import create_topic, fresh_name
+
+MakeTopic = Callable[..., str]
+StartHeadrace = Callable[..., HeadraceProcess]
+_BROKER = pytest.StashKey[HeadraceProcess]()
+
+
+@pytest.fixture(scope="session")
+def is_headrace(request: pytest.FixtureRequest) -> bool:
+    """Whether the broker is our own; with --bootstrap its settings are somebody else's choice."""
+    return request.config.getoption("--bootstrap") is None
+
+
+@pytest.fixture(scope="session")
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the broker under test, host:port."""
+    given = request.config.getoption("--bootstrap")
+    if given is not None:
+        yield given
+        return
+    data = tmp_path_factory.mktemp("headrace") / "data"
+    with HeadraceProcess(str(data), {"num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}) as broker:
+        request.config.stash[_BROKER] = broker
+        yield broker.bootstrap
+
+
+@pytest.fixture(autouse=True)
+def broker_lives(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The test during which the broker died fails; later ones fail at once, not at their deadline."""
+    broker = request.config.stash.get(_BROKER, None)
+    if broker is not None:
+        broker.check()
+    yield
+    broker = request.config.stash.get(_BROKER, None)
+    if broker is not None and not broker.stopped:
+        broker.check()
+
+
+@pytest.fixture
+def start_headrace(is_headrace: bool, tmp_path: Path) -> Iterator[StartHeadrace]:
+    """Starts a broker with settings of the test's own: `start_headrace({"log.retention.ms": "1000"})`."""
+    if not is_headrace:
+        pytest.skip("needs a broker with settings of its own; the one given with --bootstrap has others")
+    started: list[HeadraceProcess] = []
+
+    def start(settings: Mapping[str, str] | None = None, *, data: str | None = None) -> HeadraceProcess:
+        broker = HeadraceProcess(data or str(tmp_path / f"data-{len(started)}"), settings)
+        started.append(broker)
+        return broker
+
+    yield start
+    for broker in started:
+        if not broker.stopped:
+            broker.stop()
+
+
+@pytest.fixture(scope="session")
+def admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+@pytest.fixture(scope="session")
+def default_partitions(is_headrace: bool, admin: AdminClient) -> int:
+    """How many partitions a topic gets that is made on first use: one, or what another broker is set to."""
+    if is_headrace:
+        return 1
+    (node,) = admin.describe_cluster().result(WAIT_S_MAX).nodes
+    broker = ConfigResource(ConfigResource.Type.BROKER, str(node.id))
+    return int(admin.describe_configs([broker])[broker].result(WAIT_S_MAX)["num.partitions"].value)
+
+
+@pytest.fixture(scope="session")
+def java() -> Iterator[JavaTools]:
+    """Apache Kafka's Java tools. Their tests are in one xdist group, so that one worker needs one JVM."""
+    if (absent := missing_program()) is not None:
+        pytest.skip(f"`{absent}` is not installed: Kafka's own Java tools need a JDK (java, javac) and mvn")
+    with JavaTools() as tools:
+        yield tools
+
+
+@pytest.fixture
+def unused_port() -> int:
+    """A port on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name that no topic has yet; it tells which test made it."""
+    return fresh_name(request.node.name)
+
+
+@pytest.fixture
+def make_topic(request: pytest.FixtureRequest, admin: AdminClient) -> MakeTopic:
+    """Creates a topic and returns its name: `make_topic(partitions=3, config={"retention.ms": "1000"})`."""
+
+    def make(*, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        name = fresh_name(request.node.name)
+        create_topic(admin, name, partitions=partitions, config=config)
+        return name
+
+    return make
