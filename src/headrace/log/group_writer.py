@@ -8,6 +8,7 @@ runs in a thread, one at a time for a log, and everything written before it bega
 
 import errno
 import logging
+from collections import deque
 from collections.abc import Callable
 
 from headrace.core.errors import InvariantError, StorageError
@@ -16,6 +17,7 @@ from headrace.log.group import Group
 from headrace.log.partition_log import PartitionLog
 
 INLINE_BYTES_MAX = 48 << 10
+FLUSHES_MAX = 4  # logs at a time: a log that is being flushed keeps its files open, one that waits does not
 
 Job = Callable[[], object]
 Submit = Callable[[Job, Callable[[object, BaseException | None], None]], None]
@@ -30,7 +32,9 @@ class GroupWriter:
         "_dirty",
         "_disk",
         "_flushers",
+        "_flushes",
         "_in_flight",
+        "_to_flush",
         "_writers",
         "batches_written",
         "bytes_written",
@@ -46,6 +50,8 @@ class GroupWriter:
         self._dirty: list[PartitionLog] = []
         self._in_flight: list[Taken] = []
         self._busy = False
+        self._to_flush: deque[PartitionLog] = deque()
+        self._flushes = 0  # under way
         self.batches_written = 0
         self.bytes_written = 0
         self.fresh = False  # something was staged since the last end of a turn
@@ -80,6 +86,7 @@ class GroupWriter:
         self.closing = True
         while self._dirty:
             self._write_now(self._dirty.pop())
+        self._begin_flushes()
 
     def _write_now(self, log: PartitionLog) -> None:
         log.queued = False
@@ -190,10 +197,21 @@ class GroupWriter:
                         return group
         raise InvariantError(f"{log.name}: offset {offset} is neither written nor staged")
 
-    def flush(self, log: PartitionLog, done: Callable[[], None] | None = None) -> None:
-        """Everything written so far goes to the disk for certain."""
+    def flush(self, log: PartitionLog) -> None:
+        """Everything written by the time it begins goes to the disk for certain."""
         if log.flushing:
-            return  # when it ends, what has come since is flushed
+            return  # it has yet to begin, or when it ends what has come since is flushed
+        log.flushing = True
+        self._to_flush.append(log)
+        self._begin_flushes()
+
+    def _begin_flushes(self) -> None:
+        while self._to_flush and (self._flushes < FLUSHES_MAX or self.closing):
+            log = self._to_flush.popleft()
+            log.flushing = False
+            self._begin_flush(log)
+
+    def _begin_flush(self, log: PartitionLog) -> None:
         if log.deleted or not log.directory.online:
             log.flush_failed(StorageError(f"{log.name}: {log.directory.error or 'was deleted'}"))
             return
@@ -204,6 +222,7 @@ class GroupWriter:
             log.flush_failed(self.on_failure(log, error))
             return
         log.flushing = True
+        self._flushes += 1
 
         def sync() -> None:
             for file in files:
@@ -211,11 +230,12 @@ class GroupWriter:
 
         def synced(_: object, error: BaseException | None) -> None:
             log.flushing = False
+            self._flushes -= 1
             for file in files:
                 file.unpin()
             if log.deleted:
-                return
-            if isinstance(error, OSError):
+                pass
+            elif isinstance(error, OSError):
                 log.flush_failed(self.on_failure(log, error))
             elif error is not None:
                 raise InvariantError(f"{log.name}: flush failed: {error!r}")
@@ -223,8 +243,7 @@ class GroupWriter:
                 log.mark = max(log.mark, mark)
                 if log.flushed(target) or log.wanted_mark > log.mark:
                     self.flush(log)
-                if done is not None:
-                    done()
+            self._begin_flushes()
 
         self._flushers(sync, synced)
 

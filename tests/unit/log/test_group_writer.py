@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.core.errors import InvariantError, StorageError
 from headrace.log.config import LogConfig
-from headrace.log.group_writer import INLINE_BYTES_MAX
+from headrace.log.group_writer import FLUSHES_MAX, INLINE_BYTES_MAX
 
 
 @pytest.fixture
@@ -237,6 +237,17 @@ def test_one_flush_answers_all_that_was_written_before_it_began(bench):
     bench.flushers.run(1)
     assert all(answer.ok for answer in answers)
     assert len(bench.disk.synced) == 2
+
+
+def test_logs_that_wait_for_a_flush_keep_no_files_open(bench):
+    bench.flushers.held = True
+    logs = [bench.create("t", index, flush_messages=1) for index in range(3 * FLUSHES_MAX)]
+    answers = [bench.stage(log, batch())[1] for log in logs]
+    bench.writer.end_of_turn()
+    assert sum(log.active.file().pins for log in logs) == len(bench.flushers.jobs) == FLUSHES_MAX
+    while bench.flushers.jobs:
+        bench.flushers.run(1)
+    assert all(answer.ok for answer in answers)
 
 
 def test_flush_messages_counts_records(bench):
