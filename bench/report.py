@@ -65,7 +65,7 @@ def _run(how: How) -> str:
         f"{3 * how.rounds}, many partitions {2 * how.rounds}), one more thrown away, turn and turn about; "
         f"raw workloads {how.seconds:g} s each, "
         f"{how.records:,} records for a client's producer; 100-byte records, 6 partitions; Kafka warmed for "
-        f"{how.warm_s:g} s; data removed between workloads. Headrace runs as `headrace up` with default settings "
+        f"{how.warm_s:g} s; free memory touched once before; data removed between workloads. Headrace runs as `headrace up` with default settings "
         "but num.partitions and, as Kafka here, no delay before a group's first rebalance. Clients run on the same "
         "cores as the brokers. Figures are medians; a ratio is "
         "Headrace/Kafka, in parentheses the lowest and highest of the single rounds. Where only Headrace was "
