@@ -72,7 +72,7 @@ class Expectation:
     action: Action
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Topic:
     """A topic as a stream of rows."""
 
@@ -83,13 +83,15 @@ class Topic:
     starting: str | Mapping[str, Mapping[str, int]]
     tombstones: Literal["quarantine", "keep"]
     unknown: Literal["ignore", "quarantine"]
+    skip_bytes: int
+    parse_options: Mapping[str, str]
     options: Mapping[str, str]
     max_offsets_per_trigger: int | None
     name: str
     place: Place
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TableStream:
     """A Delta table as a stream: a table of this pipeline by its name, another by name or path."""
 
@@ -103,7 +105,7 @@ class TableStream:
     place: Place
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Static:
     """A Delta table, or files of another format, read whole for each batch that joins it."""
 
@@ -171,7 +173,7 @@ class ViewOutput:
 Output = TableOutput | TopicOutput | BatchOutput | ViewOutput
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Node:
     """One function of the file."""
 
@@ -216,5 +218,3 @@ class collecting:  # noqa: N801 - used as `with collecting() as declared`
 
     def __exit__(self, *error: object) -> None:
         _collecting.pop()
-
-

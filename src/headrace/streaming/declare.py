@@ -1,4 +1,4 @@
-"""What a pipeline's file calls: `hr.topic`, `@hr.table`, `@hr.view`, `@hr.to_topic`, `@hr.for_each_batch` and their kin.
+"""What a pipeline's file calls: `hr.topic`, `@hr.table`, `@hr.view`, `@hr.to_topic` and their kin.
 
 A decorated function stays the plain function that it was, so that a test can call it with DataFrames of its own.
 This module records what was declared and checks what one line alone can get wrong; it must never import Spark.
@@ -34,6 +34,7 @@ from headrace.streaming.declarations import (
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S", Topic, TableStream, Static)
 Names = str | Iterable[str]
 DECLARED = "__headrace_node__"
 TASKS_MAX = 1_000
@@ -92,13 +93,17 @@ def topic(
     starting: str | Mapping[Any, int] = "earliest",
     tombstones: Literal["quarantine", "keep"] = "quarantine",
     unknown: Literal["ignore", "quarantine"] = "ignore",
+    skip_bytes: int = 0,
+    parse_options: Mapping[str, Any] | None = None,
     max_offsets_per_trigger: int | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Topic:
     """A topic whose values are parsed into the columns of `schema`; without one it is inferred once and kept.
 
     `starting` is "earliest", "latest", a time, or the offset of each partition. `_key`, `_headers`, `_topic`,
-    `_partition`, `_offset` and `_timestamp` can be used like any column.
+    `_partition`, `_offset` and `_timestamp` can be used like any column. `skip_bytes` are left out before a value
+    is parsed, such as the five that a schema registry puts in front; `parse_options` are those of Spark's JSON or CSV
+    reader, `options` those of its Kafka source.
     """
     place = Place.of_caller()
     _one_of(place, "format", format, FORMATS)
@@ -120,6 +125,8 @@ def topic(
             starting=starting if isinstance(starting, str) else {topic: {str(p): int(o) for p, o in starting.items()}},
             tombstones=tombstones,
             unknown=unknown,
+            skip_bytes=skip_bytes,
+            parse_options=_options(parse_options),
             options=_options(options),
             max_offsets_per_trigger=max_offsets_per_trigger,
             name=_identifier(topic),
@@ -158,9 +165,7 @@ def stream(
 def static(table: str, *, format: str = "delta", options: Mapping[str, Any] | None = None) -> Static:
     """A table that streams are joined with: a table's name or a path. Each batch sees it as it is then."""
     return _source(
-        Static(
-            table=table, format=format, options=_options(options), name=_identifier(table), place=Place.of_caller()
-        )
+        Static(table=table, format=format, options=_options(options), name=_identifier(table), place=Place.of_caller())
     )
 
 
@@ -270,7 +275,7 @@ def to_topic(
     )
     if latency == "realtime":
         if expect:
-            raise PipelineError(place, f"to_topic {topic!r}: latency='realtime' takes no expectations; drop one of both")
+            raise PipelineError(place, f"to_topic {topic!r}: latency='realtime' takes no expectations; drop them")
         if output.order_by:
             raise PipelineError(place, f"to_topic {topic!r}: latency='realtime' cannot sort; drop order_by")
     return _decorator(None, output, expect=expect, trigger=trigger, name=name)  # type: ignore[no-any-return]
@@ -387,14 +392,14 @@ def _check_table(place: Place, output: TableOutput) -> None:
         raise PipelineError(place, "table: into= writes another node's table, which has its own partition_by; drop it")
 
 
-def _source(source: Any) -> Any:
+def _source(source: S) -> S:
     declared = collected()
     if declared is not None:
         declared.sources.append(source)
     return source
 
 
-def _one_of(place: Place, name: str, value: object, known: Iterable[str]) -> None:
+def _one_of(place: Place, name: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         raise PipelineError(place, f"{name}={value!r}: must be one of {', '.join(known)}")
 

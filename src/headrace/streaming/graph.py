@@ -88,7 +88,7 @@ def make_graph(loaded: Loaded) -> Graph:
         raise PipelineError(None, f"{loaded.file}: {error}; or name it with hr.pipeline(...)") from error
     if not any(node.is_query for node in loaded.nodes):
         raise OperatorError(
-            f"{loaded.file}: declares no table and no topic to write; decorate a function with @hr.table or @hr.to_topic"
+            f"{loaded.file}: writes no table and no topic; decorate a function with @hr.table or @hr.to_topic"
         )
     nodes = _by_name(loaded)
     edges = {node.name: tuple(_edge(node, argument, nodes, loaded.sources) for argument in node.inputs)
@@ -145,7 +145,7 @@ def _check_readable(node: Node, name: str, nodes: Mapping[str, Node], *, stored:
             node.place, f"{node.name}: {name} writes a topic; read it with hr.topic({output.topic!r}, ...)"
         )
     if isinstance(output, BatchOutput):
-        raise PipelineError(node.place, f"{node.name}: {name} writes its batches itself; read what it wrote by its path")
+        raise PipelineError(node.place, f"{node.name}: {name} writes its batches itself; read them by their path")
     if isinstance(output, TableOutput) and output.into is not None:
         raise PipelineError(node.place, f"{node.name}: {name} writes into {output.into}; read {output.into}")
     if stored and isinstance(output, ViewOutput):
@@ -193,7 +193,8 @@ def _check_node(node: Node, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) 
         seen.add(expectation.name)
     if all(isinstance(edge.source, Static) for edge in edges):
         raise PipelineError(
-            node.place, f"{node.name}: reads only static tables, so nothing would start a batch; read one with hr.stream"
+            node.place,
+            f"{node.name}: reads only static tables, so it never begins; read one with hr.stream",
         )
     output = node.output
     if isinstance(output, TableOutput) and output.into is not None:
