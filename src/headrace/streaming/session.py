@@ -14,13 +14,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from headrace.core.errors import OperatorError
+from headrace.core.machine import memory_bytes
+from headrace.streaming.checks import check_spark_installed
 from headrace.streaming.gateway import Gateway, environment_as, python_executable
-from headrace.streaming.jars import lock, ready_jars
+from headrace.streaming.jars import ready_jars
 from headrace.streaming.java import find_java
 from headrace.streaming.scratch import Scratch
 from headrace.streaming.settings import SparkSettings, spark_settings
@@ -84,19 +85,8 @@ def running(
             stop()
 
 
-def check_packages() -> None:
-    """The Python packages must be those that the jars were pinned with."""
-    for name, pinned in lock().packages.items():
-        try:
-            found = version(name)
-        except PackageNotFoundError:
-            found = "not installed"
-        if found != pinned:
-            raise OperatorError(f"{name}: {found}, but {pinned} is needed; run: pip install 'headrace[spark]'")
-
-
 def _start(settings: SparkSettings, say: Callable[[str], None]) -> _Running:
-    check_packages()
+    check_spark_installed()
     java = find_java()
     jars = ready_jars(lambda: java, say=say)
     log = os.path.abspath(settings.log_path) if settings.log_path else new_log_path()
@@ -107,7 +97,7 @@ def _start(settings: SparkSettings, say: Callable[[str], None]) -> _Running:
         with open(log4j, "w", encoding="utf-8") as file:
             file.write(log4j_properties(log, settings.log_level))
         values = spark_settings(
-            settings, jars=jars, scratch=scratch.path, log4j_path=log4j, machine_bytes=_machine_bytes()
+            settings, jars=jars, scratch=scratch.path, log4j_path=log4j, machine_bytes=memory_bytes()
         )
         environ = {"PYSPARK_PYTHON": python_executable(settings.local)}
         environ["PYSPARK_DRIVER_PYTHON"] = environ["PYSPARK_PYTHON"]
@@ -192,7 +182,3 @@ def _terminated_as_exit() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _machine_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
