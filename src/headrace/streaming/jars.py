@@ -73,7 +73,7 @@ def sha256_of(path: str) -> str | None:
         with open(path, "rb") as file:
             while block := file.read(_BLOCK_BYTES):
                 digest.update(block)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()

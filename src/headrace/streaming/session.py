@@ -10,6 +10,7 @@ killed outright, the JVM notices and ends by itself.
 import atexit
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkSettings", "log_path", "running", "session", "stop"]
 
+MASTER_WAIT_S = 5.0
 TERMINATED = 128 + signal.SIGTERM
 
 
@@ -87,6 +89,7 @@ def running(
 
 def _start(settings: SparkSettings, say: Callable[[str], None]) -> _Running:
     check_spark_installed()
+    _check_master(settings)
     java = find_java()
     jars = ready_jars(lambda: java, say=say)
     log = os.path.abspath(settings.log_path) if settings.log_path else new_log_path()
@@ -114,6 +117,19 @@ def _start(settings: SparkSettings, say: Callable[[str], None]) -> _Running:
     return _Running(spark=spark, gateway=gateway, scratch=scratch, log_path=log)
 
 
+def _check_master(settings: SparkSettings) -> None:
+    """Spark itself would try for a minute before it says that nobody is there."""
+    reasons = []
+    for host, port in settings.masters:
+        try:
+            socket.create_connection((host, port), MASTER_WAIT_S).close()
+            return
+        except OSError as error:
+            reasons.append((error.strerror or str(error)).lower())
+    if reasons:
+        raise OperatorError(f"{settings.master}: no Spark master answers ({reasons[0]}); start it, or run on local[*]")
+
+
 def _connect(gateway: Gateway, values: dict[str, str], environ: dict[str, str]) -> "SparkSession":
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -128,7 +144,7 @@ def _connect(gateway: Gateway, values: dict[str, str], environ: dict[str, str]) 
             java_exception = getattr(error, "java_exception", None)
             reason = " ".join(str(java_exception if java_exception is not None else error).split())[:300]
             raise OperatorError(
-                f"Spark: no session at {values['spark.master']}: {reason}; is that master up? headrace doctor looks"
+                f"Spark: no session at {values['spark.master']}: {reason}; run: headrace doctor"
             ) from error
 
 

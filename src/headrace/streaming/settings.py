@@ -12,6 +12,7 @@ LOG_LEVELS = ("error", "warn", "info", "debug")
 STOP_TIMEOUT = "30s"
 _LOCAL = re.compile(r"local(\[(\*|\d+)(\s*,\s*\d+)?\])?$")
 _MASTERS = ("spark://", "yarn", "k8s://", "local-cluster[")
+_STANDALONE = re.compile(r"spark://[^,:/]+:\d{1,5}(,[^,:/]+:\d{1,5})*$|spark://\[[0-9a-fA-F:]+\]:\d{1,5}$")
 _MEMORY = re.compile(r"\d+[kmgtKMGT]?$")
 _LOCAL_MEMORY_MB = (1024, 4096)  # bounds of the default: a quarter of the machine's
 
@@ -48,6 +49,8 @@ class SparkSettings:
     def __post_init__(self) -> None:
         if not _LOCAL.match(self.master) and not self.master.startswith(_MASTERS):
             raise OperatorError(f"master: {self.master!r} is not one; give local[*], local[4] or spark://HOST:PORT")
+        if self.master.startswith("spark://") and not _STANDALONE.match(self.master):
+            raise OperatorError(f"master: {self.master!r} has no host and port; give spark://HOST:PORT")
         if self.driver_memory is not None and not _MEMORY.match(self.driver_memory):
             raise OperatorError(f"driver_memory: {self.driver_memory!r} is not a size; give one such as 2g or 1536m")
         if self.parallelism is not None and self.parallelism < 1:
@@ -70,6 +73,14 @@ class SparkSettings:
             return None
         given = match.group(2)
         return len(os.sched_getaffinity(0)) if given == "*" else int(given or 1)
+
+    @property
+    def masters(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each standalone master; none when Spark runs here, or on another kind of cluster."""
+        if not self.master.startswith("spark://"):
+            return ()
+        places = (place.rpartition(":") for place in self.master.removeprefix("spark://").split(","))
+        return tuple((host.strip("[]"), int(port)) for host, _, port in places)
 
     @property
     def address(self) -> str | None:
