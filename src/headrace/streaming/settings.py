@@ -13,6 +13,7 @@ STOP_TIMEOUT = "30s"
 _LOCAL = re.compile(r"local(\[(\*|\d+)(\s*,\s*\d+)?\])?$")
 _MASTERS = ("spark://", "yarn", "k8s://", "local-cluster[")
 _STANDALONE = re.compile(r"spark://[^,:/]+:\d{1,5}(,[^,:/]+:\d{1,5})*$|spark://\[[0-9a-fA-F:]+\]:\d{1,5}$")
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _MEMORY = re.compile(r"\d+[kmgtKMGT]?$")
 _LOCAL_MEMORY_MB = (1024, 4096)  # bounds of the default: a quarter of the machine's
 
@@ -43,7 +44,8 @@ class SparkSettings:
         default=None, metadata={"help": "Where Spark keeps shuffles and state while it runs.  [default: TMPDIR]"}
     )
     extra: Mapping[str, str] = field(
-        default_factory=dict, metadata={"help": "Any of Spark's own settings; they win over ours."}
+        default_factory=dict,
+        metadata={"help": "Any of Spark's own settings; they win over ours."},
     )
 
     def __post_init__(self) -> None:
@@ -106,7 +108,7 @@ def spark_settings(
         "spark.submit.deployMode": "client",
         "spark.jars": ",".join(jars),
         "spark.driver.memory": settings.driver_memory or memory_default(machine_bytes),
-        "spark.driver.extraJavaOptions": java_options(scratch, log4j_path),
+        _JAVA_OPTIONS: java_options(scratch, log4j_path),
         "spark.local.dir": scratch,
         "spark.sql.warehouse.dir": os.path.join(scratch, "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
@@ -130,7 +132,10 @@ def spark_settings(
     if (address := settings.address) is not None:
         values["spark.driver.host"] = address
         values["spark.driver.bindAddress"] = address
-    return values | dict(settings.extra)
+    extra = dict(settings.extra)
+    if (options := extra.pop(_JAVA_OPTIONS, None)) is not None:  # beside ours, which keep the screen quiet
+        values[_JAVA_OPTIONS] += f" {options}"
+    return values | extra
 
 
 def java_options(scratch: str, log4j_path: str) -> str:

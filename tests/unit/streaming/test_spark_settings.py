@@ -71,6 +71,12 @@ def test_a_cluster_on_this_machine_is_reached_over_loopback(master: str) -> None
     assert SparkSettings(master=master).address == "127.0.0.1"
 
 
+def test_the_users_java_options_are_added_to_ours() -> None:
+    options = made(SparkSettings(extra={"spark.driver.extraJavaOptions": "-Xss4m"}))["spark.driver.extraJavaOptions"]
+    assert "log4j2.configurationFile" in options
+    assert options.endswith(" -Xss4m")
+
+
 def test_the_users_own_spark_settings_win() -> None:
     assert made(SparkSettings(extra={"spark.ui.enabled": "true"}))["spark.ui.enabled"] == "true"
 
