@@ -52,6 +52,12 @@ def lock() -> Lock:
     return Lock(packages=content["packages"], jars=tuple(Jar(**jar) for jar in content["jar"]))
 
 
+def fits(version: str, pinned: str) -> bool:
+    """Whether a version begins with what is pinned, part by part."""
+    parts = pinned.split(".")
+    return version.split(".")[: len(parts)] == parts
+
+
 def jars_directory() -> str:
     return os.path.join(cache_directory(), "jars")
 
@@ -67,7 +73,7 @@ def sha256_of(path: str) -> str | None:
         with open(path, "rb") as file:
             while block := file.read(_BLOCK_BYTES):
                 digest.update(block)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
@@ -93,7 +99,8 @@ def ready_jars(
         made(directory)
         with _alone(directory):  # another process may fetch the same ones at the same time: then it has, now
             if wanted := missing(wanted, directory):
-                say(f"fetching {len(wanted)} jars for Spark into {directory}, once")
+                count = f"{len(wanted)} jar" + ("s" if len(wanted) > 1 else "")
+                say(f"fetching {count} for Spark into {directory}, once")
                 _fetch(wanted, directory, resolve or functools.partial(_resolve_with_spark, java()))
     return tuple(jar_path(jar, directory) for jar in lock().jars)
 

@@ -10,17 +10,19 @@ killed outright, the JVM notices and ends by itself.
 import atexit
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from headrace.core.errors import OperatorError
+from headrace.core.machine import memory_bytes
+from headrace.streaming.checks import check_spark_installed
 from headrace.streaming.gateway import Gateway, environment_as, python_executable
-from headrace.streaming.jars import lock, ready_jars
+from headrace.streaming.jars import ready_jars
 from headrace.streaming.java import find_java
 from headrace.streaming.scratch import Scratch
 from headrace.streaming.settings import SparkSettings, spark_settings
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkSettings", "log_path", "running", "session", "stop"]
 
+MASTER_WAIT_S = 5.0
 TERMINATED = 128 + signal.SIGTERM
 
 
@@ -84,19 +87,9 @@ def running(
             stop()
 
 
-def check_packages() -> None:
-    """The Python packages must be those that the jars were pinned with."""
-    for name, pinned in lock().packages.items():
-        try:
-            found = version(name)
-        except PackageNotFoundError:
-            found = "not installed"
-        if found != pinned:
-            raise OperatorError(f"{name}: {found}, but {pinned} is needed; run: pip install 'headrace[spark]'")
-
-
 def _start(settings: SparkSettings, say: Callable[[str], None]) -> _Running:
-    check_packages()
+    check_spark_installed()
+    _check_master(settings)
     java = find_java()
     jars = ready_jars(lambda: java, say=say)
     log = os.path.abspath(settings.log_path) if settings.log_path else new_log_path()
@@ -107,7 +100,7 @@ def _start(settings: SparkSettings, say: Callable[[str], None]) -> _Running:
         with open(log4j, "w", encoding="utf-8") as file:
             file.write(log4j_properties(log, settings.log_level))
         values = spark_settings(
-            settings, jars=jars, scratch=scratch.path, log4j_path=log4j, machine_bytes=_machine_bytes()
+            settings, jars=jars, scratch=scratch.path, log4j_path=log4j, machine_bytes=memory_bytes()
         )
         environ = {"PYSPARK_PYTHON": python_executable(settings.local)}
         environ["PYSPARK_DRIVER_PYTHON"] = environ["PYSPARK_PYTHON"]
@@ -124,6 +117,19 @@ def _start(settings: SparkSettings, say: Callable[[str], None]) -> _Running:
     return _Running(spark=spark, gateway=gateway, scratch=scratch, log_path=log)
 
 
+def _check_master(settings: SparkSettings) -> None:
+    """Spark itself would try for a minute before it says that nobody is there."""
+    reasons = []
+    for host, port in settings.masters:
+        try:
+            socket.create_connection((host, port), MASTER_WAIT_S).close()
+            return
+        except OSError as error:
+            reasons.append((error.strerror or str(error)).lower())
+    if reasons:
+        raise OperatorError(f"{settings.master}: no Spark master answers ({reasons[0]}); start it, or run on local[*]")
+
+
 def _connect(gateway: Gateway, values: dict[str, str], environ: dict[str, str]) -> "SparkSession":
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -138,7 +144,7 @@ def _connect(gateway: Gateway, values: dict[str, str], environ: dict[str, str]) 
             java_exception = getattr(error, "java_exception", None)
             reason = " ".join(str(java_exception if java_exception is not None else error).split())[:300]
             raise OperatorError(
-                f"Spark: no session at {values['spark.master']}: {reason}; is that master up? headrace doctor looks"
+                f"Spark: no session at {values['spark.master']}: {reason}; run: headrace doctor"
             ) from error
 
 
@@ -192,7 +198,3 @@ def _terminated_as_exit() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _machine_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -12,6 +12,8 @@ LOG_LEVELS = ("error", "warn", "info", "debug")
 STOP_TIMEOUT = "30s"
 _LOCAL = re.compile(r"local(\[(\*|\d+)(\s*,\s*\d+)?\])?$")
 _MASTERS = ("spark://", "yarn", "k8s://", "local-cluster[")
+_STANDALONE = re.compile(r"spark://[^,:/]+:\d{1,5}(,[^,:/]+:\d{1,5})*$|spark://\[[0-9a-fA-F:]+\]:\d{1,5}$")
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _MEMORY = re.compile(r"\d+[kmgtKMGT]?$")
 _LOCAL_MEMORY_MB = (1024, 4096)  # bounds of the default: a quarter of the machine's
 
@@ -42,12 +44,15 @@ class SparkSettings:
         default=None, metadata={"help": "Where Spark keeps shuffles and state while it runs.  [default: TMPDIR]"}
     )
     extra: Mapping[str, str] = field(
-        default_factory=dict, metadata={"help": "Any of Spark's own settings; they win over ours."}
+        default_factory=dict,
+        metadata={"help": "Any of Spark's own settings; they win over ours."},
     )
 
     def __post_init__(self) -> None:
         if not _LOCAL.match(self.master) and not self.master.startswith(_MASTERS):
             raise OperatorError(f"master: {self.master!r} is not one; give local[*], local[4] or spark://HOST:PORT")
+        if self.master.startswith("spark://") and not _STANDALONE.match(self.master):
+            raise OperatorError(f"master: {self.master!r} has no host and port; give spark://HOST:PORT")
         if self.driver_memory is not None and not _MEMORY.match(self.driver_memory):
             raise OperatorError(f"driver_memory: {self.driver_memory!r} is not a size; give one such as 2g or 1536m")
         if self.parallelism is not None and self.parallelism < 1:
@@ -70,6 +75,14 @@ class SparkSettings:
             return None
         given = match.group(2)
         return len(os.sched_getaffinity(0)) if given == "*" else int(given or 1)
+
+    @property
+    def masters(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each standalone master; none when Spark runs here, or on another kind of cluster."""
+        if not self.master.startswith("spark://"):
+            return ()
+        places = (place.rpartition(":") for place in self.master.removeprefix("spark://").split(","))
+        return tuple((host.strip("[]"), int(port)) for host, _, port in places)
 
     @property
     def address(self) -> str | None:
@@ -95,7 +108,7 @@ def spark_settings(
         "spark.submit.deployMode": "client",
         "spark.jars": ",".join(jars),
         "spark.driver.memory": settings.driver_memory or memory_default(machine_bytes),
-        "spark.driver.extraJavaOptions": java_options(scratch, log4j_path),
+        _JAVA_OPTIONS: java_options(scratch, log4j_path),
         "spark.local.dir": scratch,
         "spark.sql.warehouse.dir": os.path.join(scratch, "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
@@ -119,7 +132,10 @@ def spark_settings(
     if (address := settings.address) is not None:
         values["spark.driver.host"] = address
         values["spark.driver.bindAddress"] = address
-    return values | dict(settings.extra)
+    extra = dict(settings.extra)
+    if (options := extra.pop(_JAVA_OPTIONS, None)) is not None:  # beside ours, which keep the screen quiet
+        values[_JAVA_OPTIONS] += f" {options}"
+    return values | extra
 
 
 def java_options(scratch: str, log4j_path: str) -> str:
