@@ -17,6 +17,7 @@ from headrace.tables.provenance import Provenance, decode
 from headrace.tables.versions import time_of_ms, time_text
 
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
+_ROWS_REMOVED = ("numDeletedRows", "num_deleted_rows", "numTargetRowsDeleted", "num_target_rows_deleted")
 _ROWS_ADDED = ("numOutputRows", "num_added_rows", "numTargetRowsInserted", "num_target_rows_inserted")
 
 
@@ -88,7 +89,7 @@ class DeltaLog:
             parameters=info.get("operationParameters") or {},
             metrics=metrics,
             rows_added=added.rows if added.rows is not None else _metric(metrics, _ROWS_ADDED),
-            rows_removed=removed.rows,
+            rows_removed=removed.rows if removed.rows is not None else _metric(metrics, _ROWS_REMOVED),
             engine=str(info.get("engineInfo", "")),
             user_metadata=info.get("userMetadata"),
             provenance=decode(info.get("userMetadata")),

@@ -50,7 +50,7 @@ class Provenance:
                     "version": self.version,
                     "node": self.node,
                     "batch": self.batch,
-                    "sources": [_source_content(source) for source in self.sources],
+                    "sources": [source_content(source) for source in self.sources],
                 }
             },
             separators=(",", ":"),
@@ -74,7 +74,7 @@ def decode(user_metadata: object) -> Provenance | None:
         return None
 
 
-def _source_content(source: Source) -> dict[str, Any]:
+def source_content(source: Source) -> dict[str, Any]:
     if isinstance(source, TopicSource):
         return {
             "topic": source.topic,

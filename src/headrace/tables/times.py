@@ -17,7 +17,7 @@ _UNITS = {
 
 
 def parse_time(text: str, now: datetime) -> datetime:
-    """`2026-10-05T12:00:00Z`, `2026-10-05 12:00`, `2026-10-05`, `10 minutes ago`, `now`; UTC unless it says otherwise."""
+    """`2026-10-05T12:00:00Z`, `2026-10-05 12:00`, `2026-10-05`, `10 minutes ago`, `now`; in UTC if it names no zone."""
     words = text.strip().lower()
     if words == "now":
         return now
