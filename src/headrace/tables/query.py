@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ROWS_PER_FETCH = 2_000
 _AT_VERSION = re.compile(r"(.+)@v(\d+)")
+_AT_COLUMN = re.compile(rb"at\b(?!\s+time\s+zone\b)(?!\s*\()", re.IGNORECASE)
 _READING = ("SELECT", "EXPLAIN", "MULTI")
 
 
@@ -131,13 +132,34 @@ def _statement(sql: str) -> tuple[str, str]:
     import duckdb
 
     with one_line_errors("query"):
-        statements = duckdb.extract_statements(sql)
+        try:
+            statements = duckdb.extract_statements(sql)
+        except duckdb.ParserException:
+            with_at = _with_at_quoted(sql)
+            if with_at == sql:
+                raise
+            statements = duckdb.extract_statements(with_at)
     if len(statements) != 1:
         raise OperatorError(f"a query is one statement, this has {len(statements)}; run them one by one")
     kind = statements[0].type.name
     if kind not in _READING:
         raise OperatorError(f"{kind.lower()}: a query only reads; write with the pipeline, or with any Delta writer")
     return statements[0].query.strip().rstrip(";"), kind
+
+
+def _with_at_quoted(sql: str) -> str:
+    """`at` is the usual name of an event's time, and a keyword of DuckDB's: taken for the column where that parses."""
+    import duckdb
+
+    data = sql.encode()  # DuckDB counts bytes
+    starts = [
+        start
+        for start, kind in duckdb.tokenize(sql)
+        if kind == duckdb.token_type.keyword and _AT_COLUMN.match(data, start) is not None
+    ]
+    for start in reversed(starts):
+        data = data[:start] + b'"' + data[start : start + 2] + b'"' + data[start + 2 :]
+    return data.decode()
 
 
 def _named(connection: "DuckDBPyConnection", sql: str, kind: str, resolver: Resolver) -> list[Named]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _PLAIN_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "deletionVectors", "columnMapping"})
 _HIVE_TYPES = frozenset({"string", "byte", "short", "integer", "long", "date", "boolean"})
 _GLOB = frozenset("*?[")
+_UNOPENABLE = frozenset("[]^|%\\")  # deltalake takes a path for an address, and these are not allowed there
 _HIVE_NULLS = ("", "__HIVE_DEFAULT_PARTITION__")
 
 
@@ -48,6 +49,9 @@ def open_snapshot(
         raise missing_extra(error) from error
     if at is not None:
         version = DeltaLog(path, name).version_at(at)
+    if "://" not in path and not _UNOPENABLE.isdisjoint(path):
+        odd = " ".join(sorted(_UNOPENABLE.intersection(path)))
+        raise OperatorError(f"{path}: deltalake opens no path with {odd} in it; rename the directory")
     try:
         table = DeltaTable(path)
         last = table.version()
@@ -56,6 +60,8 @@ def open_snapshot(
         if version is not None and version != last:
             table = DeltaTable(path, version=version)
     except TableNotFoundError as error:
+        if version is not None and "://" not in path and os.path.isdir(os.path.join(path, "_delta_log")):
+            raise OperatorError(_unreadable(name, path, version, error)) from error
         raise OperatorError(f"{path}: not a Delta table; give the path of a directory with a _delta_log") from error
     except DeltaError as error:
         raise OperatorError(_unreadable(name, path, version, error)) from error
@@ -102,13 +108,20 @@ def _parquet_select(snapshot: Snapshot) -> str | None:
         f"cast({_partition_value(name) if name in partitions else quoted(name)} as {kind}) as {quoted(name)}"
         for name, kind, _ in fields
     ]
-    files = table.file_uris()
-    if not files:
+    actions = table.get_add_actions(flatten=True)
+    logged: list[str] = actions.column("path").to_pylist()
+    if not logged:
         return "select " + ", ".join(f"cast(null as {kind}) as {quoted(name)}" for name, kind, _ in fields) + " limit 0"
-    if any(not _GLOB.isdisjoint(path) for path in files):
+    # In the log a path is an address: relative, with percent signs. A clone's are absolute.
+    files = [os.path.join(snapshot.path, unquote(path)) for path in logged]
+    if any(os.path.isabs(path) or ":/" in path for path in logged) or not _GLOB.isdisjoint("".join(files)):
         return None
-    if partitions and not _paths_tell_partitions(table, files, partitions):
-        return None
+    if partitions:
+        kinds = {name: getattr(kind, "type", None) for name, _, kind in fields if name in partitions}
+        values = [[_text(value) for value in actions.column(f"partition.{name}").to_pylist()] for name in partitions]
+        told = [_path_values(path, partitions) for path in files]
+        if not set(kinds.values()) <= _HIVE_TYPES or told != [list(row) for row in zip(*values, strict=True)]:
+            return None
     _check_present(snapshot, files)
     # The empty select names every column that the schema has, also those that no file has yet.
     names = ", ".join(f"cast(null as {kind}) as {quoted(name)}" for name, kind, _ in fields if name not in partitions)
@@ -135,21 +148,8 @@ def _is_plain(table: "DeltaTable") -> bool:
     return not has_vectors or next(iter(table.deletion_vectors()), None) is None
 
 
-def _paths_tell_partitions(table: "DeltaTable", files: list[str], partitions: list[str]) -> bool:
-    """Whether `name=value` in every path says the same as the log, which alone is the truth."""
-    kinds = {field.name: getattr(field.type, "type", None) for field in table.schema().fields}
-    if any(kinds[name] not in _HIVE_TYPES for name in partitions):
-        return False
-    actions = table.get_add_actions(flatten=True)
-    logged = [[_text(value) for value in actions.column(f"partition.{name}").to_pylist()] for name in partitions]
-    paths = actions.column("path").to_pylist()
-    by_name = {unquote(path).rsplit("/", 1)[-1]: values for path, *values in zip(paths, *logged, strict=True)}
-    return len(by_name) == len(files) and all(
-        _path_values(path, partitions) == by_name.get(os.path.basename(path)) for path in files
-    )
-
-
 def _path_values(path: str, partitions: list[str]) -> list[str | None] | None:
+    """What `name=value` in a path says; the log alone is the truth, so the two are compared."""
     pairs = [part.split("=", 1) for part in path.split("/")[:-1] if "=" in part]
     found = dict(pairs)
     if len(found) < len(pairs) or not set(partitions) <= found.keys():
