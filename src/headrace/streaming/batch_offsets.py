@@ -7,53 +7,20 @@ the same answer.
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headrace.core.errors import InvariantError
+from headrace.tables.provenance import Source, TableSource, TopicSource
 
 VERSION_LINE = "v1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRange:
-    """Of each partition the offsets from the first up to, but without, the second."""
-
-    topic: str
-    ranges: Mapping[str, tuple[int, int]]
-
-    def as_json(self) -> dict[str, Any]:
-        return {"topic": self.topic, "ranges": {partition: list(span) for partition, span in self.ranges.items()}}
-
-    def __str__(self) -> str:
-        spans = ", ".join(f"{p}: {a}-{b - 1}" for p, (a, b) in sorted(self.ranges.items()) if b > a)
-        return f"{self.topic} offsets {spans}" if spans else f"{self.topic} no offsets"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableRange:
-    """The versions of a Delta table from the first to the last, both included."""
-
-    table: str
-    first: int
-    last: int
-
-    def as_json(self) -> dict[str, Any]:
-        return {"table": self.table, "versions": [self.first, self.last]}
-
-    def __str__(self) -> str:
-        return f"{self.table} versions {self.first}-{self.last}"
-
-
-Range = TopicRange | TableRange
-
-
-def batch_ranges(checkpoint: str, batch: int, tables: Mapping[str, str]) -> tuple[Range, ...]:
+def batch_ranges(checkpoint: str, batch: int, tables: Mapping[str, str]) -> tuple[Source, ...]:
     """`tables` are the names of the tables that the query reads, by their Delta ids."""
     ends = _offsets(os.path.join(checkpoint, "offsets", str(batch)))
     starts = _offsets(os.path.join(checkpoint, "offsets", str(batch - 1))) if batch > 0 else [None] * len(ends)
-    found: list[Range] = []
+    found: list[Source] = []
     for index, end in enumerate(ends):
         if end is None:
             continue
@@ -96,19 +63,19 @@ def _initial(path: str) -> dict[str, Any]:
         return {}
 
 
-def _topic_ranges(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Range]:
-    ranges: list[Range] = []
+def _topic_ranges(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Source]:
+    ranges: list[Source] = []
     for topic, partitions in end.items():
         before = start.get(topic, {})
         # A partition that was added since begins at its first record.
-        spans = {p: (int(before.get(p, 0)), int(offset)) for p, offset in partitions.items()}
-        ranges.append(TopicRange(topic=topic, ranges=spans))
+        spans = {int(p): (int(before.get(p, 0)), int(offset)) for p, offset in partitions.items()}
+        ranges.append(TopicSource(topic=topic, ranges=spans))
     return ranges
 
 
 def _table_range(
     start: Mapping[str, Any] | None, end: Mapping[str, Any], tables: Mapping[str, str]
-) -> TableRange | None:
+) -> TableSource | None:
     first = int(start["reservoirVersion"]) if start is not None and "reservoirVersion" in start else 0
     # A negative index means that nothing of that version was read yet.
     last = int(end["reservoirVersion"]) - (1 if int(end["index"]) < 0 else 0)
@@ -116,22 +83,37 @@ def _table_range(
         first = min(first, last)
     if last < first:
         return None
-    return TableRange(table=tables.get(end["reservoirId"], end["reservoirId"]), first=first, last=last)
+    return TableSource(table=tables.get(end["reservoirId"], end["reservoirId"]), versions=(first, last))
 
 
-def _merged(found: list[Range]) -> list[Range]:
+def _merged(found: list[Source]) -> list[Source]:
     """One entry a topic or table, also when a query reads it twice."""
-    merged: dict[str, Range] = {}
+    merged: dict[str, Source] = {}
     for each in found:
-        name = f"topic {each.topic}" if isinstance(each, TopicRange) else f"table {each.table}"
+        name = f"topic {each.topic}" if isinstance(each, TopicSource) else f"table {each.table}"
         before = merged.get(name)
-        if isinstance(each, TopicRange) and isinstance(before, TopicRange):
+        if isinstance(each, TopicSource) and isinstance(before, TopicSource):
             spans = dict(before.ranges)
-            for partition, (low, high) in each.ranges.items():
-                old = spans.get(partition, (low, high))
-                spans[partition] = (min(low, old[0]), max(high, old[1]))
-            each = TopicRange(topic=each.topic, ranges=spans)
-        elif isinstance(each, TableRange) and isinstance(before, TableRange):
-            each = TableRange(table=each.table, first=min(each.first, before.first), last=max(each.last, before.last))
+            for partition, span in each.ranges.items():
+                spans[partition] = _both(span, spans.get(partition, span))
+            each = TopicSource(topic=each.topic, ranges=spans)
+        elif isinstance(each, TableSource) and isinstance(before, TableSource):
+            each = TableSource(table=each.table, versions=_both(each.versions, before.versions))
         merged[name] = each
     return list(merged.values())
+
+
+def _both(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+    return min(left[0], right[0]), max(left[1], right[1])
+
+
+def ranges_text(sources: Iterable[Source]) -> str:
+    """For a person: `orders 0: 100-249, 1: 90-179`, both ends included."""
+    texts = []
+    for source in sources:
+        if isinstance(source, TopicSource):
+            spans = ", ".join(f"{p}: {a}-{b - 1}" for p, (a, b) in sorted(source.ranges.items()) if b > a)
+            texts.append(f"{source.topic} offsets {spans}" if spans else f"{source.topic} no offsets")
+        else:
+            texts.append(f"{source.table} versions {source.versions[0]}-{source.versions[1]}")
+    return "; ".join(texts)

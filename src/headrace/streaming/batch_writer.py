@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.core.errors import InvariantError
 from headrace.streaming import expectations, quarantine
-from headrace.streaming.batch_offsets import Range, TopicRange, batch_ranges
+from headrace.streaming.batch_offsets import batch_ranges
 from headrace.streaming.declarations import Node, Topic
 from headrace.streaming.delta_writes import Stamp
 from headrace.streaming.expectations import Counts, Ledger, counts_of
 from headrace.streaming.parsing import Parser
 from headrace.streaming.sources import UNPARSED
+from headrace.tables.provenance import Source, TopicSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,7 +59,7 @@ class BatchWriter:
         facts: Facts,
         sink: Sink,
         *,
-        read_again: "Callable[[SparkSession, Topic, TopicRange], DataFrame]",
+        read_again: "Callable[[SparkSession, Topic, TopicSource], DataFrame]",
         parser: Callable[[Topic], Parser],
     ) -> None:
         self._facts = facts
@@ -71,7 +72,7 @@ class BatchWriter:
         self._first = True
         self.failure: BaseException | None = None
         self.batch: int | None = None
-        self.ranges: tuple[Range, ...] = ()
+        self.ranges: tuple[Source, ...] = ()
         self.counts: Counts | None = None
         # Spark counts a record each time that a batch is passed over; this counts it once.
         self.records_read: int | None = 0 if facts.observed else None
@@ -131,7 +132,7 @@ class BatchWriter:
                 continue
             total += bad
             for each in self.ranges:
-                if isinstance(each, TopicRange) and each.topic == topic.topic:
+                if isinstance(each, TopicSource) and each.topic == topic.topic:
                     path = self._facts.quarantine_dir
                     quarantine.create(spark, path)
                     raw = self._read_again(spark, topic, each)

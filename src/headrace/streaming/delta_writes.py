@@ -4,14 +4,13 @@ Each carries the batch's transaction id, so that Delta itself refuses to write a
 offsets that made it. Nothing else writes a pipeline's tables.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.streaming.batch_offsets import Range
 from headrace.streaming.declarations import METADATA_COLUMNS, TableOutput
+from headrace.tables.provenance import Provenance, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +32,7 @@ class Stamp:
     version: int
     node: str
     batch: int
-    sources: tuple[Range, ...]
+    sources: tuple[Source, ...]
     part: str = ""
     transactional: bool = True
 
@@ -44,17 +43,9 @@ class Stamp:
 
     @property
     def metadata(self) -> str:
-        return json.dumps(
-            {
-                "headrace": {
-                    "pipeline": self.pipeline,
-                    "version": self.version,
-                    "node": self.node,
-                    "batch": self.batch,
-                    "sources": [source.as_json() for source in self.sources],
-                }
-            }
-        )
+        return Provenance(
+            pipeline=self.pipeline, version=self.version, node=self.node, batch=self.batch, sources=self.sources
+        ).encode()
 
     def as_part(self, part: str) -> "Stamp":
         return replace(self, part=part)

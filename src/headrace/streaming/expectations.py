@@ -20,6 +20,7 @@ OBSERVED = "headrace.expected"
 # Found again in the text of Spark's exception, to tell this failure from all others.
 FAILED_MARK = "headrace expectation failed: "
 ROW_CHARS_MAX = 500
+CAN_BE_PARSED = "can be parsed"  # what every record of a topic is expected of
 
 
 def observe(frame: "DataFrame", expectations: tuple[Expectation, ...]) -> "DataFrame":

@@ -13,9 +13,11 @@ from headrace.core.errors import OperatorError
 from headrace.streaming.graph import Graph, make_graph
 from headrace.streaming.loading import Loaded, load, read_code, same_code
 from headrace.streaming.progress import read_progress
+from headrace.streaming.starting import Starting, starting
 from headrace.tables.catalog import Catalog, pipelines
 
 LOCK_NAME = "run.lock"
+NOTE_PREFIX = "from "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,30 @@ def launch_live(path: str, tables_dir: str, *, accept_change: bool = False) -> L
             )
         catalog.declare(live.number, tables=tables, code=loaded.code)
     return Launch(loaded=loaded, graph=graph, catalog=catalog, version=live.number)
+
+
+def launch_next(path: str, tables_dir: str, start: str | None) -> tuple[Launch, Starting]:
+    """The next version, or the one that a replay of the same code began and did not end; and where it begins."""
+    starting(start or "earliest")  # a place that is none is said before anything is made
+    loaded, graph = open_pipeline(path)
+    catalog = Catalog.open(tables_dir, graph.pipeline)
+    if catalog.live is None:
+        raise OperatorError(
+            f"{graph.pipeline}: nothing is live yet, so there is nothing to replay; "
+            f"run it first: headrace pipeline run {path}"
+        )
+    for version in reversed(catalog.versions):
+        if version.state == "building" and same_code(read_code(catalog.layout.code_file(version.number)), loaded.code):
+            begun = version.note.removeprefix(NOTE_PREFIX) or "earliest"
+            if start is not None and start != begun:
+                raise OperatorError(
+                    f"{graph.pipeline}: version {version.number} is a replay of this code from {begun}; "
+                    f"go on without --from, or discard it first: headrace pipeline discard {graph.pipeline}"
+                )
+            return Launch(loaded=loaded, graph=graph, catalog=catalog, version=version.number), starting(begun)
+    begun = start or "earliest"
+    made = catalog.begin_version(loaded.code, table_names(graph), note=NOTE_PREFIX + begun)
+    return Launch(loaded=loaded, graph=graph, catalog=catalog, version=made.number), starting(begun)
 
 
 def _launch_saved(name: str, tables_dir: str) -> Launch:

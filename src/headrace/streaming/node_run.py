@@ -9,12 +9,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.core.errors import HeadraceError
-from headrace.streaming.batch_offsets import Range
+from headrace.streaming.batch_offsets import ranges_text
 from headrace.streaming.declarations import Node
 from headrace.streaming.expectations import Counts, ledger_totals
 from headrace.streaming.kafka import BrokerAwayError, TopicMissingError
 from headrace.streaming.progress import NodeProgress, now_text
 from headrace.streaming.supervision import Failure, Patience, classify, wait_s
+from headrace.tables.provenance import Source
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -25,7 +26,7 @@ class Started(Protocol):
 
     failure: BaseException | None
     batch: int | None
-    ranges: tuple[Range, ...]
+    ranges: tuple[Source, ...]
     counts: Counts | None
     records_read: int | None
 
@@ -136,7 +137,7 @@ class NodeRun:
             return ""
         if writer.failure is None:
             return f"after batch {writer.batch}: "
-        spans = ", ".join(str(each) for each in writer.ranges)
+        spans = ranges_text(writer.ranges)
         return f"batch {writer.batch} ({spans}): " if spans else f"batch {writer.batch}: "
 
     def _look(self, query: "StreamingQuery") -> None:

@@ -17,6 +17,9 @@ RunStatus = Literal["starting", "running", "finished", "failed", "stopped"]
 class NodeProgress:
     name: str
     writes: str = ""
+    table: str | None = None
+    key: list[str] = field(default_factory=list)
+    topic: str | None = None
     status: NodeStatus = "waiting"
     batch: int | None = None
     batches: int = 0

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.core.errors import OperatorError
-from headrace.streaming.batch_offsets import TopicRange
 from headrace.streaming.declarations import Node, PipelineError, Static, TableStream, Topic
 from headrace.streaming.kafka import Kafka, TopicMissingError
 from headrace.streaming.parsing import first_line
@@ -13,6 +12,7 @@ from headrace.streaming.run_settings import RunSettings
 from headrace.streaming.schemas import Schemas
 from headrace.streaming.sources import UNPARSED, parsed_topic, raw_range, raw_topic, static_table, table_stream
 from headrace.streaming.starting import starting
+from headrace.tables.provenance import TopicSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +62,7 @@ class StreamReader:
             starting=begin.options(topic.topic, partitions),
         )
 
-    def again(self, spark: "SparkSession", topic: Topic, span: TopicRange) -> "DataFrame":
+    def again(self, spark: "SparkSession", topic: Topic, span: TopicSource) -> "DataFrame":
         return raw_range(
             spark, topic, bootstrap=self._settings.bootstrap, common=self._settings.kafka, ranges=span.ranges
         )

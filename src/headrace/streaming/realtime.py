@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.streaming import quarantine
 from headrace.streaming.assembling import Assembled
-from headrace.streaming.batch_offsets import Range
 from headrace.streaming.declarations import Topic, TopicOutput
 from headrace.streaming.delta_writes import Stamp
 from headrace.streaming.expectations import Counts
 from headrace.streaming.parsing import Parser
 from headrace.streaming.topic_sink import record_columns
+from headrace.tables.provenance import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +29,7 @@ class RealtimeState:
     def __init__(self) -> None:
         self.failure: BaseException | None = None
         self.batch: int | None = None
-        self.ranges: tuple[Range, ...] = ()
+        self.ranges: tuple[Source, ...] = ()
         self.counts: Counts | None = None
         self.records_read: int | None = None
 

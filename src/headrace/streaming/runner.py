@@ -117,12 +117,20 @@ class Runner:
                 say=self._say,
             )
             run.progress.writes = next(each.writes for each in checked.nodes if each.name == node.name)
+            if isinstance(node.output, TableOutput):
+                run.progress.table, run.progress.key = node.output.into or node.name, list(node.output.key)
+            elif isinstance(node.output, TopicOutput):
+                run.progress.topic = self.topic_of(node.output)
             self._nodes.append(run)
             self.progress.nodes[node.name] = run.progress
         return checked
 
-    def run(self, on_progress: Callable[[RunProgress], None] = lambda progress: None) -> RunProgress:
-        """Returns when it was stopped, when every node has ended, or when `once` is done."""
+    def run(
+        self,
+        on_progress: Callable[[RunProgress], None] = lambda progress: None,
+        until: Callable[[], str | None] = lambda: None,
+    ) -> RunProgress:
+        """Returns when it was stopped, when every node has ended, when `once` is done, or when `until` says why."""
         path = self._layout.run_file(self._version)
         self.progress.status = "running"
         try:
@@ -136,6 +144,10 @@ class Runner:
                 self.progress.write(path)
                 on_progress(self.progress)
                 if all(node.ended for node in self._nodes):
+                    break
+                reason = until()
+                if reason is not None:
+                    self.progress.message = reason
                     break
                 self._stopping.wait(self._settings.progress_s)
         finally:

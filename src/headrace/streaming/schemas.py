@@ -16,11 +16,12 @@ DIRECTORY = "_schemas"
 
 
 class Schemas:
-    """`directory` is a version's; None where there is none yet, and nothing is kept."""
+    """`directory` is a version's, or None where there is none yet; with `keep` what is inferred is kept there."""
 
-    def __init__(self, directory: str | None, kafka: Kafka) -> None:
+    def __init__(self, directory: str | None, kafka: Kafka, *, keep: bool = True) -> None:
         self._directory = os.path.join(directory, DIRECTORY) if directory is not None else None
         self._kafka = kafka
+        self._keep = keep
         self._parsers: dict[int, Parser] = {}
 
     def parser(self, topic: Topic) -> Parser:
@@ -46,7 +47,7 @@ class Schemas:
                 f"topic {topic.topic!r}: has no schema and no JSON record to infer one from; "
                 f"give schema=, or send a record first",
             )
-        if path is not None:
+        if path is not None and self._keep:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             temporary = f"{path}.{os.getpid()}"
             with open(temporary, "w", encoding="utf-8") as file:

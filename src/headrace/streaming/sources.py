@@ -4,6 +4,7 @@ A topic's rows are its parsed columns and the six metadata columns; what cannot 
 and left out here, and `quarantine` fetches it. Offsets that are gone already stop the query: nothing is skipped.
 """
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -44,16 +45,14 @@ def raw_range(
     *,
     bootstrap: str,
     common: Mapping[str, str],
-    ranges: Mapping[str, tuple[int, int]],
+    ranges: Mapping[int, tuple[int, int]],
 ) -> "DataFrame":
     """The same records as a batch: of each partition the offsets from the first up to, but without, the second."""
-    import json
-
     ranges = {partition: span for partition, span in ranges.items() if span[1] > span[0]}
     options = kafka_options(topic, bootstrap, common) | {
-        "assign": json.dumps({topic.topic: [int(partition) for partition in ranges]}),
-        "startingOffsets": json.dumps({topic.topic: {partition: span[0] for partition, span in ranges.items()}}),
-        "endingOffsets": json.dumps({topic.topic: {partition: span[1] for partition, span in ranges.items()}}),
+        "assign": json.dumps({topic.topic: list(ranges)}),
+        "startingOffsets": json.dumps({topic.topic: {str(partition): span[0] for partition, span in ranges.items()}}),
+        "endingOffsets": json.dumps({topic.topic: {str(partition): span[1] for partition, span in ranges.items()}}),
     }
     return spark.read.format("kafka").options(**options).load()
 
