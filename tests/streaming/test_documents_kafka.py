@@ -35,7 +35,7 @@ def from_topic(
 
 def amounts(records: DataFrame) -> DataFrame:
     """The one code for live and historical data."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+    from pyspark.sql import functions as F
 
     orders = records.select(F.from_json(F.col("value").cast("string"), "customer string, amount long").alias("order"))
     return orders.groupBy("order.customer").agg(F.sum("order.amount").alias("amount"))
@@ -116,7 +116,7 @@ def test_rows_are_written_to_a_topic(spark: SparkSession, broker: headrace.Broke
 
 
 def test_avro_is_decoded_and_what_is_none_becomes_null(spark: SparkSession) -> None:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
     from pyspark.sql.avro.functions import from_avro, to_avro
 
     schema = '{"type": "record", "name": "order", "fields": [{"name": "id", "type": "long"}]}'

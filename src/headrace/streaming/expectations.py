@@ -80,6 +80,8 @@ class Counts:
 
     def line(self, expectations: tuple[Expectation, ...]) -> str:
         by_name = {each.name: {"action": each.action, "failed": self.failed.get(each.name, 0)} for each in expectations}
+        if self.unparsed:
+            by_name[CAN_BE_PARSED] = {"action": "quarantine", "failed": self.unparsed}
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         return json.dumps(
             {

@@ -111,13 +111,14 @@ def _take_imported(declared: Declared, module: ModuleType) -> None:
 def _named(declared: Declared, module: ModuleType) -> dict[str, Source]:
     """A source goes by the variables that hold it; one that no variable holds, by its own name."""
     named: dict[str, Source] = {}
-    held = set()
+    held = {id(source) for node in declared.nodes for source in node.defaults.values()}
+    nodes = {node.name for node in declared.nodes}
     for name, value in module.__dict__.items():
         if isinstance(value, Source):
             named[name] = value
             held.add(id(value))
     for source in declared.sources:
-        if id(source) not in held:
+        if id(source) not in held and source.name not in nodes:
             named.setdefault(source.name, source)
     return named
 
