@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from headrace.core.errors import OperatorError
-from headrace.streaming.declarations import Declared, Node, PipelineError, Place, Source, collecting
+from headrace.streaming.declarations import (
+    Declared,
+    Node,
+    PipelineError,
+    Place,
+    Source,
+    Static,
+    TableStream,
+    collecting,
+)
 from headrace.streaming.declare import DECLARED
 
 FILE_BYTES_MAX = 4 << 20
@@ -118,7 +127,8 @@ def _named(declared: Declared, module: ModuleType) -> dict[str, Source]:
             named[name] = value
             held.add(id(value))
     for source in declared.sources:
-        if id(source) not in held and source.name not in nodes:
+        # A stream of an own table that nobody holds must not stand for the table itself.
+        if id(source) not in held and not (isinstance(source, TableStream | Static) and source.table in nodes):
             named.setdefault(source.name, source)
     return named
 

@@ -59,7 +59,7 @@ def test_the_ledger_is_what_the_table_tools_read(tmp_path: Path) -> None:
     Ledger(path).add(counts(4, 2), (POSITIVE,))
     (outcome,) = read_outcomes(path)
     assert (outcome.batch, outcome.rows, outcome.expectations["positive"].failed) == (4, 10, 2)
-    assert json.loads(open(path).read())["quarantined"] == 2
+    assert json.loads(Path(path).read_text())["quarantined"] == 2
 
 
 @pytest.mark.parametrize(
