@@ -12,7 +12,6 @@ import pytest
 
 from headrace.core.settings import BrokerSettings
 
-
 sys.path.insert(1, str(Path(__file__).parent.parent / "tables"))  # delta_tables, shop
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
-
 from delta_tables import write
 from shop import make_shop, replayed
 
