@@ -45,6 +45,11 @@ def test_rows_that_cannot_fit_are_stacked() -> None:
     ]
 
 
+def test_no_line_ends_in_spaces() -> None:
+    for line in lines(["a", "b"], [["1", None], ["2", "long text"]]):
+        assert click.unstyle(line) == click.unstyle(line).rstrip()
+
+
 def test_wide_and_combining_letters_take_the_room_they_take() -> None:
     assert [width_of(text) for text in ("abc", "日本", "e\u0301", "ü")] == [3, 4, 1, 1]
     assert cut("日本語", 5) == "日本…"
