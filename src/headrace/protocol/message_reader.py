@@ -164,7 +164,7 @@ def _read_compact_length(data: Data, at: int) -> tuple[int, int]:
     return length - 1, at
 
 
-def _fixed_reader(code: str) -> Callable[[Data, int], tuple[int, int]]:
+def _fixed_reader(code: str) -> Reader:
     shape = struct.Struct(">" + code)
     unpack, size = shape.unpack_from, shape.size
 

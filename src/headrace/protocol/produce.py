@@ -139,12 +139,12 @@ def _plain(data: memoryview, at: int) -> tuple[ProduceRequest, int]:
         at += 2
         name = text(data, at, at + size)
         at += size
-        count = I32.unpack_from(data, at)[0]
-        if count > _ARRAY_MAX:
-            raise _too_many(count)
+        partition_count = I32.unpack_from(data, at)[0]
+        if partition_count > _ARRAY_MAX:
+            raise _too_many(partition_count)
         at += 4
         partitions = []
-        for _ in range(count):
+        for _ in range(partition_count):
             index, size = _INDEX_SIZE.unpack_from(data, at)
             at += 8
             stop = at + size if size > 0 else at
