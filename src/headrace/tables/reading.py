@@ -138,7 +138,11 @@ def _parquet_select(snapshot: Snapshot) -> str | None:
 
 
 def _partition_value(name: str) -> str:
-    return f"nullif({quoted(name)}, '')"  # to Delta, an empty partition value is null
+    """To Delta, an empty partition value is null as well."""
+    value = quoted(name)
+    for null in _HIVE_NULLS:
+        value = f"nullif({value}, {literal(null)})"
+    return value
 
 
 def _is_plain(table: "DeltaTable") -> bool:
