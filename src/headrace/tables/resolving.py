@@ -207,7 +207,7 @@ def table_path(name: str, tables: str | os.PathLike[str] | None = None, at: date
         spark.read.format("delta").load(headrace.table_path("clean_orders"))
         deltalake.DeltaTable(headrace.table_path("clean_orders")).to_pandas()
         polars.read_delta(headrace.table_path("clean_orders"))
-        duckdb.sql(f"from delta_scan('{headrace.table_path('clean_orders')}')")
+        orders = deltalake.DeltaTable(headrace.table_path("clean_orders")).scan(); duckdb.sql("from orders")
     """
     return resolve(tables if tables is not None else default_tables_dir(), name, at)
 
