@@ -76,3 +76,15 @@ def stdout_into(path: Path) -> Iterator[None]:
         os.dup2(before, 1)
         os.close(before)
         os.close(file)
+
+
+@pytest.fixture(scope="session")
+def shared_broker() -> Iterator[headrace.Broker]:
+    with headrace.Broker(num_partitions=2) as broker:
+        yield broker
+
+
+@pytest.fixture
+def bench(spark: SparkSession, shared_broker: headrace.Broker, tmp_path: Path) -> Bench:
+    """A pipeline's surroundings. The broker is shared: a test names its topics after itself."""
+    return Bench(spark, shared_broker, tmp_path)
