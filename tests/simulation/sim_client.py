@@ -38,7 +38,7 @@ def _writer(api_key: int, version: int) -> tuple[Any, bool]:
 @functools.cache
 def _reader(api_key: int, version: int) -> tuple[Any, bool]:
     schema = messages._schema(api_key, version, "response")
-    return compile_reader(schema), schema.__flexible__
+    return compile_reader(schema).read, schema.__flexible__
 
 
 def encode(api_key: int, version: int, correlation_id: int, client_id: str, body: Mapping[str, object]) -> bytes:

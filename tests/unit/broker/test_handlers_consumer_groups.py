@@ -59,7 +59,7 @@ def send(node, api, version, **body):
     def read():
         if slot.data is None:
             return None
-        entity, end = compile_reader(messages._schema(api.key, version, "response"))(slot.data, 5)
+        entity, end = compile_reader(messages._schema(api.key, version, "response")).read(slot.data, 5)
         assert end == len(slot.data)
         return entity
 

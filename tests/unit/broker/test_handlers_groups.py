@@ -90,7 +90,7 @@ def send(node, api, version, **body):
     def received():
         assert slot.data is not None, "not answered yet"
         schema = messages._schema(api.key, version, "response")
-        entity, end = compile_reader(schema)(slot.data, 5 if schema.__flexible__ else 4)
+        entity, end = compile_reader(schema).read(slot.data, 5 if schema.__flexible__ else 4)
         assert end == len(slot.data)
         return entity
 

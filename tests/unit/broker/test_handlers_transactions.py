@@ -64,7 +64,7 @@ class Client:
             return answer
         received = messages.encode_response(key, version, 1, answer)
         schema = messages._schema(key, version, "response")
-        entity, end = compile_reader(schema)(received, 5 if schema.__flexible__ else 4)
+        entity, end = compile_reader(schema).read(received, 5 if schema.__flexible__ else 4)
         assert end == len(received)
         return entity
 
