@@ -38,7 +38,7 @@ def handle(node: Node, request: Request) -> Body | Later:
         owned=None if owned is None else {each.topic_id or _NO_ID: frozenset(each.partitions) for each in owned},
         client_id=request.client_id or "",
         client_host=client_host(request),
-        fresh_id=str(uuid.uuid4()),
+        fresh_id="" if body.member_id else str(uuid.uuid4()),
         version=request.version,
     )
     soon = Soon()
