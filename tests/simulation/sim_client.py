@@ -32,7 +32,8 @@ Partition = tuple[str, int]
 
 @functools.cache
 def _writer(api_key: int, version: int) -> tuple[Any, bool]:
-    return compile_writer(messages._schema(api_key, version, "request")), messages.request_is_flexible(api_key, version)
+    writer = compile_writer(messages._schema(api_key, version, "request"))
+    return writer.write, messages.request_is_flexible(api_key, version)
 
 
 @functools.cache

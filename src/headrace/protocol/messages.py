@@ -34,20 +34,20 @@ Body = Mapping[str, object] | bytes  # bytes: a body that `encode_body` made bef
 def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytes:
     """Header and body, without the length in front."""
     out = bytearray(_CORRELATION_ID(correlation_id))
-    write, header_has_tags = _response_writer(api_key, version)
+    writer, header_has_tags = _response_writer(api_key, version)
     if header_has_tags:
         out.append(0)
     if isinstance(body, bytes):
         out += body
     else:
-        write(out, body)
+        writer.write(out, body)
     return bytes(out)
 
 
 def encode_body(api_key: int, version: int, body: Mapping[str, object]) -> bytes:
     """The body alone: what a handler keeps to give the same answer again."""
     out = bytearray()
-    _response_writer(api_key, version)[0](out, body)
+    _response_writer(api_key, version)[0].write(out, body)
     return bytes(out)
 
 

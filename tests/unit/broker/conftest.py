@@ -45,7 +45,7 @@ def ask(node, api_key, version=None, **body):
     api = APIS[api_key]
     version = api.high if version is None else version
     sent = bytearray()
-    compile_writer(messages._schema(api_key, version, "request"))(sent, body)
+    compile_writer(messages._schema(api_key, version, "request")).write(sent, body)
     decoded = messages.decode_request(api_key, version, bytes(sent), 0)
     answer = api.handle(node, Request(api_key, version, 1, "test", decoded, None))
     assert not isinstance(answer, Later)

@@ -57,7 +57,7 @@ class Client:
         api = APIS[key]
         version = api.high if version is None else version
         sent = bytearray()
-        compile_writer(messages._schema(key, version, "request"))(sent, body)
+        compile_writer(messages._schema(key, version, "request")).write(sent, body)
         decoded = messages.decode_request(key, version, bytes(sent), 0)
         answer = api.handle(self.node, Request(key, version, 1, "test", decoded, None))
         if isinstance(answer, Later):

@@ -105,7 +105,7 @@ def test_every_request_and_response_reads_and_writes_like_kio(api_key):
     for version in schema_name_map[api_key_map[api_key]]:
         for load in (load_request_schema, load_response_schema):
             schema = load(api_key, version)
-            read, write = compile_reader(schema).read, compile_writer(schema)
+            read, write = compile_reader(schema).read, compile_writer(schema).write
             for _ in range(3):
                 entity = random_entity(rng, schema)
                 expected = kio_bytes(entity)
