@@ -70,7 +70,7 @@ def _towards(
             kept[topic_id] = stays
         if len(stays) < len(held):
             revoking[topic_id] = {partition: epoch for partition, epoch in held.items() if partition not in wanted}
-        for partition in sorted(wanted - held.keys()):
+        for partition in sorted([each for each in wanted if each not in held]):
             if partition not in leaving and is_taken(topic_id, partition):
                 must_wait = True
             else:
