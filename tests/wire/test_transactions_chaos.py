@@ -27,9 +27,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     # A killed member of the newer protocol holds its partitions until its session ends.
     "group.consumer.session.timeout.ms": "6000",
-    "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.heartbeat.interval.ms": "500",
-    "group.consumer.min.heartbeat.interval.ms": "500",
 }
 _SCRIPT = str(Path(__file__).parent / "transformer.py")
 
