@@ -1,4 +1,4 @@
-"""The bridge to kio: request bytes to an entity, a plain mapping to response bytes, over all versions.
+"""The bridge to kio: request bytes to plain attributes, a plain mapping to response bytes, over all versions.
 
 kio gives the schemas, a dataclass for each message and version; reading and writing them is done by our own
 `message_reader` (which says why) and `message_writer`, compiled when an API version is first used. Nothing
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from headrace.protocol.message_reader import Data, Reader, compile_reader
+from headrace.protocol.message_reader import Reader, compile_reader
 from headrace.protocol.message_writer import Writer, compile_writer
 
 API_VERSIONS: Final = 18
@@ -19,12 +19,13 @@ API_VERSIONS: Final = 18
 _CORRELATION_ID: Final = struct.Struct(">i").pack
 
 
-def decode_request(api_key: int, version: int, data: Data, offset: int) -> Any:
-    """The kio entity of the request body that starts at `offset`; bytes behind it are ignored, as Kafka does.
+def decode_request(api_key: int, version: int, data: bytes | memoryview, offset: int) -> Any:
+    """The request body that starts at `offset`, with kio's field names; bytes behind it are ignored, as Kafka does.
 
     Raises ValueError if the bytes are not such a request.
     """
-    return _request_reader(api_key, version)(data, offset)[0]
+    reader: Reader = _request_reader(api_key, version)
+    return reader.read(bytes(data), offset)[0]
 
 
 Body = Mapping[str, object] | bytes  # bytes: a body that `encode_body` made before
@@ -33,20 +34,20 @@ Body = Mapping[str, object] | bytes  # bytes: a body that `encode_body` made bef
 def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytes:
     """Header and body, without the length in front."""
     out = bytearray(_CORRELATION_ID(correlation_id))
-    write, header_has_tags = _response_writer(api_key, version)
+    writer, header_has_tags = _response_writer(api_key, version)
     if header_has_tags:
         out.append(0)
     if isinstance(body, bytes):
         out += body
     else:
-        write(out, body)
+        writer.write(out, body)
     return bytes(out)
 
 
 def encode_body(api_key: int, version: int, body: Mapping[str, object]) -> bytes:
     """The body alone: what a handler keeps to give the same answer again."""
     out = bytearray()
-    _response_writer(api_key, version)[0](out, body)
+    _response_writer(api_key, version)[0].write(out, body)
     return bytes(out)
 
 
