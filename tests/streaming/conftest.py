@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 # Tests run each piece of code a few times only: the second compiler would cost more than it gives back.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# And a query over a few rows is over before code for it is generated and compiled.
+QUICK_SPARK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.databricks.delta.stats.collect": "false",
+    "spark.sql.streaming.pollingDelay": "5ms",
+}
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +46,8 @@ def shared_spark(tmp_path_factory: pytest.TempPathFactory, console: Path) -> Ite
         master="local[2]",
         driver_memory="1536m",
         log_path=str(log),
-        extra={"spark.driver.extraJavaOptions": QUICK_JAVA},
+        parallelism=1,
+        extra={"spark.driver.extraJavaOptions": QUICK_JAVA, **QUICK_SPARK},
     )
     with ExitStack() as stack:
         with stdout_into(console):
