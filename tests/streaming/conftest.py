@@ -8,12 +8,18 @@ queries that they start.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+sys.path.insert(1, str(Path(__file__).parent.parent / "wire"))
+sys.path.insert(1, str(Path(__file__).parent.parent / "faults"))  # a broker in a process of its own
+
+from pipeline_runs import Bench
 
 import headrace
 from headrace.streaming.session import SparkSettings, running
