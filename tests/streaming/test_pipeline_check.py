@@ -91,7 +91,7 @@ def test_errors_name_the_line_of_the_user_s_code(bench: Bench, code: str, line: 
 
 
 def test_a_schema_that_must_be_inferred_needs_the_broker_and_says_so(bench: Bench) -> None:
-    with pytest.raises(OperatorError, match="has no schema, and to infer one: .* no answer"):
+    with pytest.raises(OperatorError, match=r"has no schema, and to infer one: .* no answer"):
         _short(bench)
 
 
