@@ -3,7 +3,14 @@ import socket
 import pytest
 
 from headrace.core.errors import OperatorError
+from headrace.streaming import session as session_module
 from headrace.streaming.session import SparkSettings, log_path, running, session, stop
+
+
+@pytest.fixture(autouse=True)
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where tests/streaming runs in the same process, with its session."""
+    monkeypatch.setattr(session_module, "_running", None)
 
 
 def test_a_master_that_is_not_there_is_said_at_once() -> None:
@@ -17,12 +24,10 @@ def test_a_master_that_is_not_there_is_said_at_once() -> None:
 
 
 def test_without_java_the_session_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    from headrace.streaming import session as module
-
     def none() -> None:
         raise OperatorError("Java: none was found")
 
-    monkeypatch.setattr(module, "find_java", none)
+    monkeypatch.setattr(session_module, "find_java", none)
     with pytest.raises(OperatorError, match="none was found"), running(SparkSettings()):
         pass
 
