@@ -42,8 +42,8 @@ class UnsupportedError(KafkaError):
 
     def __init__(self, api_key: int) -> None:
         self.api_key = api_key
-        words = "".join(word.capitalize() for word in (api_name(api_key) or f"API {api_key}").split("_"))
-        super().__init__(_UNSUPPORTED_VERSION, f"The node does not support {words}")
+        name = api_name(api_key) or f"api_{api_key}"
+        super().__init__(_UNSUPPORTED_VERSION, f"The node does not support {name.upper()}")
 
 
 class Connection:
@@ -87,11 +87,6 @@ class Connection:
                 f"{self._where} answered request {correlation_id}, not {self._correlation_id}; is it a broker?"
             )
         return answer
-
-    def exchange(self, payload: bytes) -> bytes:
-        """Bytes in a frame of their own, without a request around them (the old form of SASL)."""
-        self._write(_LENGTH.pack(len(payload)) + payload)
-        return self._frame()
 
     def close(self) -> None:
         self._stream.close()
