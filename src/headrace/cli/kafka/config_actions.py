@@ -44,12 +44,11 @@ def describe(cluster: Cluster, types: list[str], names: list[str], *, everything
         print(f"The {kind[:-1]} '{name}' doesn't exist and doesn't have dynamic config.")
         return
     for entity in [name] if name is not None else _all(cluster, kind):
-        settings = _settings(cluster, kind, entity, everything)
         if entity == "":
             print(f"Default configs for {kind} in the cluster are:")
         else:
             print(f"{'All' if everything else 'Dynamic'} configs for {kind[:-1]} {entity} are:")
-        for each in settings:
+        for each in _settings(cluster, kind, entity, everything):
             print(_line(each))
 
 
@@ -66,6 +65,10 @@ def _shown(value: str | None) -> str:
 def _exists(cluster: Cluster, kind: str, name: str) -> bool:
     if kind in (BROKERS, LOGGERS):
         return name == "" or int(name) in cluster.nodes()
+    if kind == GROUPS:
+        known = _with_settings(cluster, kind)
+        # A broker that cannot list them might still have some.
+        return known is None or name in known or any(each.group == name for each in list_groups(cluster))
     return name in _all(cluster, kind)
 
 
@@ -74,21 +77,21 @@ def _all(cluster: Cluster, kind: str) -> list[str]:
         return topic_names(cluster)
     if kind in (BROKERS, LOGGERS):
         return [*map(str, sorted(cluster.nodes())), ""]
-    names = _with_settings(cluster, kind)
+    names = _with_settings(cluster, kind) or set()
     if kind == GROUPS:
         names |= {each.group for each in list_groups(cluster)}
     return sorted(names)
 
 
-def _with_settings(cluster: Cluster, kind: str) -> set[str]:
-    """The groups or metrics that have settings; groups are also known otherwise, where the broker cannot say."""
+def _with_settings(cluster: Cluster, kind: str) -> set[str] | None:
+    """The groups or metrics that have settings; None for groups if the broker cannot say."""
     try:
         answer = cluster.any.call(LIST_CONFIG_RESOURCES, {"resource_types": [_RESOURCE[kind]]})
         check(answer.error_code)
     except UnsupportedError:
         if kind == METRICS:
             raise
-        return set()
+        return None
     if hasattr(answer, "config_resources"):
         return {each.resource_name for each in answer.config_resources}
     return {each.name for each in answer.client_metrics_resources}

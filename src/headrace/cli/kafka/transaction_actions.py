@@ -93,6 +93,9 @@ def _described(cluster: Cluster, name: str) -> TransactionFacts:
 
     def ask() -> TransactionFacts:
         (found,) = connection.call(DESCRIBE_TRANSACTIONS, {"transactional_ids": [name]}).transaction_states
+        if found.error_code == _TRANSACTIONAL_ID_NOT_FOUND:
+            why = f"DescribeTransactions request for transactionalId `{name}` failed because the ID could not be found"
+            raise KafkaError(_TRANSACTIONAL_ID_NOT_FOUND, why)
         check(found.error_code)
         start_ms = round((found.transaction_start_time - _EPOCH).total_seconds() * 1000)
         return TransactionFacts(
