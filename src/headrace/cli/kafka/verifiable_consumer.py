@@ -1,6 +1,7 @@
 """`kafka-verifiable-consumer.sh`: reads as a group, and says what it got, was given, gave up and committed."""
 
 import signal
+from contextlib import suppress
 from typing import Any
 
 from headrace.cli.kafka import tool
@@ -89,10 +90,12 @@ class _Reading:
         settings = consumer_settings(properties) | {
             "enable.auto.offset.store": False,
             "error_cb": self._watch.on_error,
+            "on_commit": self._committed,
         }
         self._consumer = make_client(NAME, Consumer, settings)
         self._commits = not given.has("enable-autocommit")
         self._count = 0
+        self._unanswered = 0  # commits that are on their way
         self._stopped = False
 
     def run(self) -> int:
@@ -110,6 +113,7 @@ class _Reading:
                 room = _BATCH_MAX if wanted < 0 else min(_BATCH_MAX, wanted - self._count)
                 self._take(take(self._consumer, room, _POLL_S))
                 self._watch.check(f"{self._count} records were read")
+            self._await_commits()
         finally:
             if self._stopped:
                 say("shutdown_requested")
@@ -143,23 +147,33 @@ class _Reading:
         self._commit({place: records[-1].offset() + 1 for place, records in by_place.items()})
 
     def _commit(self, ends: dict[Place, int]) -> None:
+        """Commits in the background: a broker that went away must not hold up the end of the tool."""
         from confluent_kafka import KafkaException, TopicPartition
 
+        places = [TopicPartition(topic, partition, end) for (topic, partition), end in ends.items()]
+        if self._commits:
+            self._consumer.commit(offsets=places, asynchronous=True)
+            self._unanswered += 1
+            return
+        # A partition may have been taken away meanwhile; its next owner reads these again.
+        with suppress(KafkaException):
+            self._consumer.store_offsets(offsets=places)
+
+    def _committed(self, error: Any, places: list[Any]) -> None:
         from headrace.cli.kafka.events import say
 
-        places = [TopicPartition(topic, partition, end) for (topic, partition), end in ends.items()]
-        try:
-            if not self._commits:
-                self._consumer.store_offsets(offsets=places)
-                return
-            self._consumer.commit(offsets=places, asynchronous=False)
-            failure: dict[str, str] = {}
-        except KafkaException as error:
-            failure = {"error": error.args[0].str()}
-            if not self._commits:
-                return  # taken away meanwhile; its next owner reads these again
-        offsets = [{"topic": topic, "partition": number, "offset": end} for (topic, number), end in ends.items()]
-        say("offsets_committed", offsets=offsets, **failure, success=not failure)
+        if not self._commits:
+            return
+        self._unanswered -= 1
+        offsets = [{"topic": each.topic, "partition": each.partition, "offset": each.offset} for each in places]
+        failure = {} if error is None else {"error": error.str()}
+        say("offsets_committed", offsets=offsets, **failure, success=error is None)
+
+    def _await_commits(self) -> None:
+        self._consumer.pause(self._consumer.assignment())
+        while self._unanswered > 0:
+            self._consumer.poll(_POLL_S)
+            self._watch.check(f"{self._unanswered} commits were not answered")
 
     def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
         from headrace.cli.kafka.events import say
