@@ -70,7 +70,7 @@ def encode_request(
 
 
 def decode_response(api_key: int, version: int, data: bytes) -> tuple[int, Any]:
-    """The correlation id and the body of a broker's answer, with kio's field names. ValueError if the bytes are not such an answer."""
+    """The correlation id and the body of a broker's answer, with kio's field names. ValueError: it is not one."""
     if len(data) < _CORRELATION_ID_BYTES:
         raise ValueError(f"an answer of {len(data)} bytes; its header alone has {_CORRELATION_ID_BYTES}")
     correlation_id = int.from_bytes(data[:_CORRELATION_ID_BYTES], "big", signed=True)
