@@ -88,6 +88,8 @@ class ConsoleReading:
         try:
             found = self._consumer.list_topics(topic, timeout=_METADATA_S_MAX).topics[topic]
         except KafkaException as error:
+            self._consumer.poll(0)  # lets the watch hear why
+            self._watch.check("nothing was printed")
             raise ToolError(f"{topic}: {error.args[0].str()}") from error
         if found.error is None and partition in found.partitions:
             return
