@@ -2,15 +2,24 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/pip install -q --disable-pip-version-check
+SOURCES := $(shell find src -name '*.py')
 
-.PHONY: install demo test lint unit wire simulate bench clean
+.PHONY: install develop demo test lint simulate bench clean
 
+# What a user gets: the hot modules compiled, where there is a C compiler.
 install: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.installed: pyproject.toml hatch_build.py $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check -e '.[dev]'
+	$(PIP) '.[dev]'
 	touch $@
+
+# What a contributor works with: the source itself, interpreted.
+develop:
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) -e '.[dev]'
+	rm -f $(VENV)/.installed
 
 demo: install
 	@$(BIN)/python examples/demo.py

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sysconfig
+from pathlib import Path
+
 import pytest
+
+SOURCE = Path(__file__).resolve().parent.parent / "src" / "headrace"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,6 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    check_installed(Path(sysconfig.get_paths()["purelib"]) / "headrace")
     # kafka-python's own affairs: how it reads its schemas, and that plain callables may be serializers.
     for message in (
         "read_text is deprecated",
@@ -23,3 +29,17 @@ def pytest_configure(config: pytest.Config) -> None:
         ".*does not implement kafka.serializer",
     ):
         config.addinivalue_line("filterwarnings", f"ignore:{message}:DeprecationWarning")
+
+
+def check_installed(package: Path) -> None:
+    """Brokers in processes of their own run what is installed: it must be what is in src, or it is not tested.
+
+    An editable install (`make develop`) has no copy there, and cannot be stale.
+    """
+    if not package.is_dir():
+        return
+    for file in sorted(SOURCE.rglob("*.py")):
+        copy = package / file.relative_to(SOURCE)
+        if not copy.is_file() or copy.read_bytes() != file.read_bytes():
+            name = file.relative_to(SOURCE.parent)
+            pytest.exit(f"{name} is not what is installed; run `make install`, or `make develop` while you work", 4)

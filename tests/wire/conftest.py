@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 from eventually import WAIT_S_MAX
-from headrace_process import HeadraceProcess
+from headrace_process import HeadraceProcess, StartHeadrace
 from java import JavaTools, missing_program
 from topic_setup import create_topic, fresh_name
 
 MakeTopic = Callable[..., str]
-StartHeadrace = Callable[..., HeadraceProcess]
 _BROKER = pytest.StashKey[HeadraceProcess]()
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 START_S_MAX = 20.0
 STOP_S_MAX = 20.0
@@ -112,3 +112,6 @@ class HeadraceProcess:
     def _stderr(self) -> str:
         with open(self._stderr_path, errors="replace") as stderr:
             return f"\nIts stderr:\n{stderr.read()[-4000:]}"
+
+
+StartHeadrace = Callable[..., HeadraceProcess]

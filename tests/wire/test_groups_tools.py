@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from conftest import StartHeadrace
+from headrace_process import StartHeadrace
 from java import JavaTools
 from memberships import consumer_of, crew_of, send, take
 from test_transactions_confluent import producer_of

@@ -5,11 +5,10 @@ Nothing else decides which part gets which. All timers are started in `_start_lo
 
 from __future__ import annotations
 
-import functools
 import resource
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.catalog import Catalog
 from headrace.broker.dynamic_settings import DynamicSettings
@@ -40,11 +39,11 @@ if TYPE_CHECKING:
     from headrace.coordinator.groups import Groups
     from headrace.coordinator.transactions import Transactions
 
-DOOMED_FILES_INTERVAL_S = 15.0
-PRODUCERS_INTERVAL_S = 600.0
-SNAPSHOT_TIMEOUT_S = 1.0
-DESCRIPTORS_WANTED = 65_536
-LOGS_A_TURN = 100  # that housekeeping looks at
+DOOMED_FILES_INTERVAL_S: Final = 15.0
+PRODUCERS_INTERVAL_S: Final = 600.0
+SNAPSHOT_TIMEOUT_S: Final = 1.0
+DESCRIPTORS_WANTED: Final = 65_536
+LOGS_A_TURN: Final = 100  # that housekeeping looks at
 
 
 class Node:
@@ -71,6 +70,7 @@ class Node:
         self._turn_ms = 0
         self._opened = False
         self._http: MetricsServer | None = None
+        self._coordination: Coordination | None = None
         self._writers = workers("headrace-writer", 1, self.reactor)
         self._flushers = workers("headrace-flush", 2, self.reactor)
         self.slow_workers = workers("headrace-slow", 1, self.reactor)
@@ -174,7 +174,7 @@ class Node:
     def _end_of_turn(self) -> None:
         writer, purgatory, server = self.writer, self.purgatory, self.server
         while True:
-            coordination: Coordination | None = self.__dict__.get("coordination")  # None: nobody has needed it yet
+            coordination = self._coordination  # None: nobody has needed it yet
             if coordination is not None and coordination.has_gathered:
                 coordination.end_of_turn()
             writer.end_of_turn()
@@ -191,20 +191,22 @@ class Node:
                 break
         server.pool.end_of_turn()
 
-    @functools.cached_property
+    @property
     def coordination(self) -> Coordination:
         """The coordinators, made when they are first needed: most of a broker's code is theirs."""
-        from headrace.broker.coordination import Coordination
+        if self._coordination is None:
+            from headrace.broker.coordination import Coordination
 
-        made = Coordination(self.settings, self.topics, self.clock, self.reactor, self.producer_ids.next)
-        made.load()
-        return made
+            made = Coordination(self.settings, self.topics, self.clock, self.reactor, self.producer_ids.next)
+            made.load()
+            self._coordination = made
+        return self._coordination
 
-    @functools.cached_property
+    @property
     def groups(self) -> Groups:
         return self.coordination.groups
 
-    @functools.cached_property
+    @property
     def transactions(self) -> Transactions:
         return self.coordination.transactions
 
@@ -219,8 +221,8 @@ class Node:
     def _topic_deleted(self, topic: Topic) -> None:
         for partition in topic.partitions:
             partition.wake()
-        if "coordination" in self.__dict__:
-            self.coordination.topic_deleted(topic)
+        if self._coordination is not None:
+            self._coordination.topic_deleted(topic)
 
     def _directory_offline(self, directory: LogDirectory) -> None:
         self.topics.revision += 1
@@ -281,8 +283,8 @@ class Node:
             workers.close()
         self.writer.closing = True
         self.reactor.run_pending()
-        if "coordination" in self.__dict__:
-            self.coordination.end_of_turn()
+        if self._coordination is not None:
+            self._coordination.end_of_turn()
         self.writer.drain()
         self._flushers.close()
         self.reactor.run_pending()

@@ -10,7 +10,7 @@ metadata in version 3. Versions that older Kafkas wrote are read.
 """
 
 import uuid
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.coordinator import consumer_group_records as modern
 from headrace.coordinator.consumer_group_reading import READERS
@@ -31,9 +31,9 @@ from headrace.protocol.wire import I16, I32, I64
 OFFSET_COMMIT_LEGACY, OFFSET_COMMIT, GROUP_METADATA = 0, 1, 2
 OFFSET_VALUE_VERSION, OFFSET_VALUE_VERSION_WITH_LIFETIME, OFFSET_VALUE_VERSION_MAX = 4, 1, 4
 GROUP_VALUE_VERSION, GROUP_VALUE_VERSION_MAX = 3, 4
-_OFFSET_KEY = I16.pack(OFFSET_COMMIT)
-_OFFSET_VALUE = I16.pack(OFFSET_VALUE_VERSION)
-_TOPIC_ID_TAG = b"\x01\x00\x10"  # one tagged field, number 0, 16 bytes
+_OFFSET_KEY: Final = I16.pack(OFFSET_COMMIT)
+_OFFSET_VALUE: Final = I16.pack(OFFSET_VALUE_VERSION)
+_TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tagged field, number 0, 16 bytes
 
 
 class CommittedOffset(NamedTuple):

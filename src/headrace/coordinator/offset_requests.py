@@ -6,6 +6,7 @@ here; ids are the handlers' business.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from headrace.coordinator.journal import Journal, Pair
 from headrace.coordinator.journal_errors import response_code
@@ -21,8 +22,8 @@ from headrace.protocol.error_codes import (
 
 Body = Mapping[str, object]
 Answer = Callable[[Body], None]
-NO_OFFSET = -1
-NO_EPOCH = -1
+NO_OFFSET: Final = -1
+NO_EPOCH: Final = -1
 
 
 class OffsetRequests:

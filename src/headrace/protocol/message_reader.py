@@ -8,7 +8,7 @@ refused before anything is reserved. Every fault of the bytes is a `ValueError`;
 import struct
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from headrace.core.errors import InvariantError
@@ -164,7 +164,7 @@ def _read_compact_length(data: Data, at: int) -> tuple[int, int]:
     return length - 1, at
 
 
-def _fixed_reader(code: str) -> Callable[[Data, int], tuple[int, int]]:
+def _fixed_reader(code: str) -> Reader:
     shape = struct.Struct(">" + code)
     unpack, size = shape.unpack_from, shape.size
 
@@ -180,7 +180,7 @@ def _fixed_reader(code: str) -> Callable[[Data, int], tuple[int, int]]:
 _read_int16 = _fixed_reader("h")
 _read_int32 = _fixed_reader("i")
 
-_EPOCH = datetime.fromtimestamp(0, UTC)
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 def _datetime(ms: int) -> datetime:
@@ -191,7 +191,7 @@ def _datetime(ms: int) -> datetime:
 
 
 # Kafka's type: (struct code, what to make of the number; None: nothing).
-_FIXED: dict[str, tuple[str, Callable[[Any], Any] | None]] = {
+_FIXED: Final[dict[str, tuple[str, Callable[[Any], Any] | None]]] = {
     "bool": ("?", None),
     "int8": ("b", None),
     "int16": ("h", None),

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from headrace.core.errors import InvariantError
 from headrace.protocol.message_fields import Default, SchemaField, schema_fields
@@ -16,7 +16,7 @@ from headrace.protocol.message_fields import Default, SchemaField, schema_fields
 Writer = Callable[[bytearray, Any], None]
 Tagged = tuple[int, str, Writer, bytes]  # tag, name, writer, the default as it would be written
 
-_ZERO_UUID = bytes(16)
+_ZERO_UUID: Final = bytes(16)
 
 
 def write_uvarint(out: bytearray, value: int) -> None:
@@ -193,9 +193,9 @@ def _packed(code: str) -> Writer:
     return write
 
 
-_INT16 = struct.Struct(">h").pack
-_INT32 = struct.Struct(">i").pack
-_INT64 = struct.Struct(">q").pack
+_INT16: Final = struct.Struct(">h").pack
+_INT32: Final = struct.Struct(">i").pack
+_INT64: Final = struct.Struct(">q").pack
 
 
 def _write_uuid(out: bytearray, value: Any) -> None:
@@ -220,7 +220,7 @@ def _write_datetime(out: bytearray, value: Any) -> None:
     out += _INT64(round(value.timestamp() * 1000) if isinstance(value, datetime) else value)
 
 
-_FIXED: dict[str, Writer] = {
+_FIXED: Final[dict[str, Writer]] = {
     "bool": _packed("?"),
     "int8": _packed("b"),
     "int16": _packed("h"),

@@ -11,16 +11,16 @@ import functools
 import struct
 import sys
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from headrace.protocol.message_reader import Data, Reader, compile_reader, read_uvarint
 from headrace.protocol.message_writer import Writer, compile_writer
 
-API_VERSIONS = 18
+API_VERSIONS: Final = 18
 
-_CORRELATION_ID = struct.Struct(">i").pack
-_CORRELATION_ID_BYTES = 4
-_REQUEST_HEADER = struct.Struct(">hhih").pack
+_CORRELATION_ID: Final = struct.Struct(">i").pack
+_CORRELATION_ID_BYTES: Final = 4
+_REQUEST_HEADER: Final = struct.Struct(">hhih").pack
 
 
 def decode_request(api_key: int, version: int, data: Data, offset: int) -> Any:

@@ -3,6 +3,7 @@
 import uuid
 
 import pytest
+from coordinators import coordinators
 
 from headrace.broker.api import Later, Request
 from headrace.broker.handlers import offset_commit, offset_delete, offset_fetch, txn_offset_commit
@@ -90,9 +91,11 @@ def node(node, client, journal, monkeypatch):
     client.create(node, "u", 1)
     if node.topics.get(OFFSETS_TOPIC) is None:
         client.create(node, OFFSETS_TOPIC, 50)
-    node.groups = Groups(journal, node.clock, lambda seconds, callback: NoTimer(), GroupSettings(), TopicTable())
+    coordinators(node).groups = Groups(
+        journal, node.clock, lambda seconds, callback: NoTimer(), GroupSettings(), TopicTable()
+    )
     node.groups.load()
-    node.transactions = FakeTransactions()
+    coordinators(node).transactions = FakeTransactions()
     return node
 
 
@@ -184,14 +187,14 @@ def test_partitions_that_do_not_exist_are_refused_first(commit, topic_id, versio
 
 
 def test_the_group_is_not_asked_when_nothing_is_left_to_commit(node, commit):
-    node.groups = RefusingGroups(codes.ILLEGAL_GENERATION)
+    coordinators(node).groups = RefusingGroups(codes.ILLEGAL_GENERATION)
     assert commit() == []
     assert commit(("nope", at(0, 1))) == [("nope", 0, codes.UNKNOWN_TOPIC_OR_PARTITION)]
 
 
 @pytest.mark.parametrize("version", range(2, 11))
 def test_the_group_hears_who_commits_and_its_refusal_is_told(node, commit, version):
-    node.groups = RefusingGroups(codes.ILLEGAL_GENERATION)
+    coordinators(node).groups = RefusingGroups(codes.ILLEGAL_GENERATION)
     answer = commit(("t", at(0, 1)), version=version, generation=4, member="m", group_instance_id="i")
     assert answer[0][2] == codes.ILLEGAL_GENERATION
     assert node.groups.asked == ("g", "m", 4, "i" if version >= 7 else None, version)
@@ -274,7 +277,7 @@ def test_unknown_names_have_no_offset_and_unknown_ids_are_errors_behind_the_rest
 
 @pytest.mark.parametrize("version", range(1, 11))
 def test_an_error_of_the_group_stands_where_the_version_has_room_for_it(node, fetch, version):
-    node.groups = RefusingGroups(codes.STALE_MEMBER_EPOCH)
+    coordinators(node).groups = RefusingGroups(codes.STALE_MEMBER_EPOCH)
     answer = fetch((("t", 0), ("nope", 0)), version, member_id="m", member_epoch=4)
     if version == 1:
         stale = (-1, codes.STALE_MEMBER_EPOCH)
@@ -330,7 +333,7 @@ def test_deleting_from_a_group_that_refuses(node, delete):
     assert delete(("t", 0), group="") == (codes.INVALID_GROUP_ID, [])
     assert delete(("t", 0), ("nope", 0), group="never") == (codes.GROUP_ID_NOT_FOUND, [])
     assert delete(group="never") == (codes.GROUP_ID_NOT_FOUND, [])
-    node.groups = RefusingGroups(codes.NON_EMPTY_GROUP)
+    coordinators(node).groups = RefusingGroups(codes.NON_EMPTY_GROUP)
     assert delete(("t", 0), ("nope", 0)) == (codes.NON_EMPTY_GROUP, [])
 
 
@@ -377,7 +380,7 @@ def test_a_transaction_that_does_not_take_them(node, commit_in_transaction, vers
 
 @pytest.mark.parametrize("version", range(6))
 def test_the_group_hears_who_commits_in_a_transaction(node, commit_in_transaction, version):
-    node.groups = RefusingGroups(codes.ILLEGAL_GENERATION)
+    coordinators(node).groups = RefusingGroups(codes.ILLEGAL_GENERATION)
     answer = commit_in_transaction(("t", at(0, 1)), version=version, generation=4, member="m", instance="i")
     assert answer == [("t", 0, codes.ILLEGAL_GENERATION)]
     assert node.groups.asked == (("g", "m", 4, "i", version) if version >= 3 else ("g", "", -1, None, version))
@@ -385,7 +388,7 @@ def test_the_group_hears_who_commits_in_a_transaction(node, commit_in_transactio
 
 @pytest.mark.parametrize("version", range(6))
 def test_old_producers_are_not_told_of_loading(node, commit_in_transaction, version):
-    node.groups = RefusingGroups(codes.COORDINATOR_LOAD_IN_PROGRESS)
+    coordinators(node).groups = RefusingGroups(codes.COORDINATOR_LOAD_IN_PROGRESS)
     loading = codes.COORDINATOR_LOAD_IN_PROGRESS if version >= 2 else codes.COORDINATOR_NOT_AVAILABLE
     assert commit_in_transaction(("t", at(0, 1)), version=version) == [("t", 0, loading)]
 

@@ -1,6 +1,7 @@
 """InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn and what shows transactions, as clients see them."""
 
 import pytest
+from coordinators import coordinators
 
 from headrace.broker.api import Later, Request
 from headrace.broker.handlers import (
@@ -40,7 +41,7 @@ class Client:
     def __init__(self, node):
         self.node = node
         self.journal = MemoryJournal(4)
-        node.transactions = Transactions(
+        coordinators(node).transactions = Transactions(
             self.journal,
             node.clock,
             lambda seconds, callback: None,

@@ -9,7 +9,7 @@ gone from Kafka.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.offset_topics import sort_partitions, with_ids
@@ -19,9 +19,9 @@ from headrace.coordinator.offset_store import CommittedOffset
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
-TOPIC_IDS_SINCE = 10
+TOPIC_IDS_SINCE: Final = 10
 NO_LIFETIME_MS = NO_TIME_MS = NO_EPOCH = -1
-TIME_MS_MAX = 2**63 - 1
+TIME_MS_MAX: Final = 2**63 - 1
 
 
 def handle(node: Node, request: Request) -> Body | Later:
@@ -71,4 +71,4 @@ def _expire_timestamp_ms(lifetime: timedelta | None, now_ms: int) -> int:
     return NO_TIME_MS if lifetime_ms == NO_LIFETIME_MS else min(now_ms + lifetime_ms, TIME_MS_MAX)
 
 
-API = Api(key=8, name="OffsetCommit", low=2, high=10, handle=handle)
+API: Final = Api(key=8, name="OffsetCommit", low=2, high=10, handle=handle)
