@@ -174,7 +174,6 @@ class _Console:
         self._failed = 0
         self._watch = BrokerWatch({"default.api.timeout.ms": properties["delivery.timeout.ms"]})
         settings = producer_settings(properties) | {"error_cb": self._watch.on_error}
-        self._delivery_s_max = int(properties["delivery.timeout.ms"]) / 1000
         self._producer = make_client(NAME, Producer, settings)
         self._done = threading.Event()
 
@@ -190,10 +189,7 @@ class _Console:
         finally:
             self._done.set()
             poller.join()
-            left = self._producer.flush(self._delivery_s_max + 5)
-            if left:
-                self._failed += left
-                print(f"{left} messages were not acknowledged in time; nothing is known of them", file=sys.stderr)
+            self._flush()
         return code or (1 if self._failed else 0)
 
     def _copy(self) -> None:
@@ -223,8 +219,15 @@ class _Console:
                         f"No room for further records within {self._block_s_max:g} s; raise --max-memory-bytes"
                     ) from None
                 time.sleep(_POLL_S)
+        self._watch.check("nothing more is sent")
         if self._sync:
-            self._producer.flush(self._delivery_s_max + 5)
+            self._flush()
+
+    def _flush(self) -> None:
+        """Waits for every answer. librdkafka gives each record up in time, so this ends."""
+        while len(self._producer):
+            self._producer.poll(_POLL_S)
+            self._watch.check(f"{len(self._producer)} messages were not acknowledged")
 
     def _poll(self) -> None:
         while not self._done.is_set():
