@@ -1,14 +1,16 @@
 """Headrace: a commit log that speaks Kafka's protocol, in one Python package.
 
-`with headrace.Broker() as broker:` runs a broker; it is imported only when it is used.
+`with headrace.Broker() as broker:` runs a broker; `headrace.table_path("orders")` is where a table lies. Each is
+imported only when it is used.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.broker.embedded import Broker
+    from headrace.tables.resolving import table_path
 
-__all__ = ["Broker", "__version__"]
+__all__ = ["Broker", "__version__", "table_path"]
 
 __version__ = "0.1.0"
 
@@ -18,4 +20,8 @@ def __getattr__(name: str) -> object:
         from headrace.broker.embedded import Broker
 
         return Broker
+    if name == "table_path":
+        from headrace.tables.resolving import table_path
+
+        return table_path
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

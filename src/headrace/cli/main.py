@@ -6,6 +6,7 @@ import click
 
 from headrace import __version__
 from headrace.cli.broker import broker
+from headrace.cli.table import table
 from headrace.cli.up import up
 
 
@@ -17,6 +18,7 @@ def headrace() -> None:
 
 headrace.add_command(up)
 headrace.add_command(broker)
+headrace.add_command(table)
 
 
 def main() -> None:

@@ -5,11 +5,14 @@ import sys
 import threading
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 from headrace.core.settings import BrokerSettings
+
+sys.path.insert(1, str(Path(__file__).parent.parent / "tables"))  # delta_tables, shop
 
 
 class FakeNode:
