@@ -31,7 +31,8 @@ lint: install
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --ignore tests/streaming
+	$(BIN)/pytest tests/streaming # one process, one JVM: every worker of xdist would start a Spark of its own
 
 SEEDS ?= 2000
 simulate: install

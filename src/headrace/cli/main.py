@@ -6,6 +6,8 @@ import click
 
 from headrace import __version__
 from headrace.cli.broker import broker
+from headrace.cli.doctor import doctor
+from headrace.cli.pipeline import pipeline
 from headrace.cli.table import table
 from headrace.cli.up import up
 
@@ -18,7 +20,9 @@ def headrace() -> None:
 
 headrace.add_command(up)
 headrace.add_command(broker)
+headrace.add_command(doctor)
 headrace.add_command(table)
+headrace.add_command(pipeline)
 
 
 def main() -> None:

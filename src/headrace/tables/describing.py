@@ -43,7 +43,7 @@ def size_of(snapshot: Snapshot) -> Size:
     """From the log alone; no data file is opened."""
     actions = snapshot.table.get_add_actions(flatten=True)
     sizes = actions.column("size_bytes").to_pylist()
-    counts: list[int | None] = actions.column("num_records").to_pylist() if sizes else []
+    counts: list[int | None] = list(actions.column("num_records").to_pylist()) if sizes else []
     return Size(files=len(sizes), bytes=sum(sizes), rows=_rows(snapshot, counts))
 
 

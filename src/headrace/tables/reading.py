@@ -112,7 +112,7 @@ def _parquet_select(snapshot: Snapshot) -> str | None:
         for name, kind, _ in fields
     ]
     actions = table.get_add_actions(flatten=True)
-    logged: list[str] = actions.column("path").to_pylist()
+    logged: list[str] = list(actions.column("path").to_pylist())
     if not logged:
         return "select " + ", ".join(f"cast(null as {kind}) as {quoted(name)}" for name, kind, _ in fields) + " limit 0"
     # In the log a path is an address: relative, with percent signs. A clone's are absolute.
