@@ -182,7 +182,8 @@ class NodeThread:
         try:
             from headrace.broker.node import Node
 
-            self.node = Node(self._settings, **({} if self._clock is None else {"clock": self._clock}))
+            clock = self._clock
+            self.node = Node(self._settings) if clock is None else Node(self._settings, clock=clock)
             try:
                 self.node.open()
                 self._opened.set()

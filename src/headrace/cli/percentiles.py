@@ -8,7 +8,8 @@ USUAL = (50.0, 95.0, 99.0, 99.9)
 
 def percentile(ordered: Sequence[float], share: float) -> float:
     """Of values in ascending order."""
-    return ordered[max(0, math.ceil(share / 100 * len(ordered)) - 1)]
+    rank = math.ceil(round(share * len(ordered) / 100, 9))  # 99.9 % of 1000 is 999, not a little more
+    return ordered[max(0, rank - 1)]
 
 
 def summary(values: Iterable[float], *, digits: int = 3) -> dict[str, float]:

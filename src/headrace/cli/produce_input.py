@@ -9,6 +9,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
@@ -69,9 +70,9 @@ def records(form: InputFormat, paths: Sequence[str]) -> Iterator[Outgoing]:
             yield from _from_lines(form, file, source)
 
 
-def _opened(path: str) -> IO[bytes]:
+def _opened(path: str) -> AbstractContextManager[IO[bytes]]:
     if path == STDIN:
-        return open(sys.stdin.fileno(), "rb", closefd=False)
+        return nullcontext(sys.stdin.buffer)
     try:
         return open(path, "rb")
     except OSError as error:

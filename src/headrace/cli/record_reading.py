@@ -52,6 +52,7 @@ class RecordReading:
         self._at_end: set[Place] = set()
         self._assigned: set[Place] = set()
         self.count = 0
+        self._stopped = False
         own = {
             "group.id": plan.group or "headrace-consume",
             "enable.auto.commit": plan.group is not None,
@@ -68,6 +69,10 @@ class RecordReading:
         settings = {**consumer_settings(reach.client_settings()), **own}
         self._consumer: Consumer = make_client("headrace", Consumer, settings)
 
+    def stop(self) -> None:
+        """From any thread: `batches` ends within a moment."""
+        self._stopped = True
+
     def __enter__(self) -> "RecordReading":
         return self
 
@@ -80,7 +85,7 @@ class RecordReading:
         self._begin()
         plan = self._plan
         last = time.monotonic()
-        while not self._finished():
+        while not self._stopped and not self._finished():
             if plan.limit is not None and self.count >= plan.limit:
                 return
             # The first as soon as it is there, then what has come with it: a batch never waits to be full.

@@ -1,7 +1,7 @@
 """What changes topics, and what is asked about them beyond `cli/kafka/topic_facts`: a function each."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.cli.kafka.kafka_errors import KafkaError, check
 from headrace.cli.kafka.offset_lookup import EARLIEST, LATEST, Place, offsets_at
@@ -53,7 +53,11 @@ def summaries(cluster: "Cluster", names: Iterable[str] | None = None) -> list[Su
         for each in topic.partitions
         if each.leader_id >= 0
     }
-    spans = offset_spans(cluster, leader_of)
+    return summaries_of(cluster, topics, offset_spans(cluster, leader_of))
+
+
+def summaries_of(cluster: "Cluster", topics: Iterable[Any], spans: Mapping[Place, Span]) -> list[Summary]:
+    """Of topics as Metadata answers them, and what their partitions hold."""
     sizes = partition_sizes(cluster)
     found = []
     for topic in topics:
