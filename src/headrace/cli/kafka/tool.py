@@ -1,0 +1,101 @@
+"""How a tool begins and ends: what every failure looks like, and the exit code.
+
+A failure is one line on stderr that says what to do; a traceback only with HEADRACE_DEBUG=1. Kafka's tools end
+with 1 for every failure, and so do these.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from headrace.cli.kafka.options import Given, Option, OptionError, parse
+from headrace.core.errors import HeadraceError
+
+KAFKA_VERSION = "4.3.1"  # whose flags and output these are
+HELP = (
+    Option(name="help", help="Print this text."),
+    Option(name="version", help="Print the version of Kafka that this tool follows, and of Headrace."),
+)
+
+
+class ToolError(HeadraceError):
+    """Ends the tool with one line; `on_stdout` where Kafka's tool writes it there and scripts look for it."""
+
+    def __init__(self, message: str, *, on_stdout: bool = False) -> None:
+        super().__init__(message)
+        self.on_stdout = on_stdout
+
+
+class UsageError(ToolError):
+    """A combination of options that means nothing."""
+
+
+def main(name: str, run: Callable[[list[str]], int | None]) -> NoReturn:
+    """The body of every `main`: runs the tool with the process's arguments, and ends the process."""
+    try:
+        code = run(sys.argv[1:]) or 0
+        sys.stdout.flush()
+    except OptionError as error:
+        code = _fail(f"{error} (see {name} --help)")
+    except UsageError as error:
+        code = _fail(f"{error} (see {name} --help)")
+    except ToolError as error:
+        code = _fail(str(error), on_stdout=error.on_stdout)
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        # Nobody reads any more: `kafka-topics.sh --list | head -1`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except HeadraceError as error:
+        code = _fail(f"{name}: {error}")
+    except Exception as error:
+        if os.environ.get("HEADRACE_DEBUG"):
+            raise
+        what = f"{type(error).__name__}: {error}"
+        code = _fail(f"{name}: unexpected {what}; run it with HEADRACE_DEBUG=1 to see where, and report it")
+    sys.exit(code)
+
+
+def _fail(line: str, *, on_stdout: bool = False) -> int:
+    sys.stdout.flush()
+    print(line, file=sys.stdout if on_stdout else sys.stderr, flush=True)
+    return 1
+
+
+def read_options(options: Sequence[Option], args: Sequence[str], about: str) -> Given:
+    """The options; with none at all, or --help, the usage goes to stderr and the exit code is 1, as in Kafka."""
+    from headrace.cli.kafka.usage import usage
+
+    everything = (*options, *HELP)
+    if not args:
+        _print_usage(about, usage(everything))
+    given = parse(everything, args)
+    if given.has("help"):
+        _print_usage(about, usage(everything))
+    if given.has("version"):
+        from headrace import __version__
+
+        print(f"{KAFKA_VERSION} (Headrace {__version__})")
+        raise SystemExit(0)
+    return given
+
+
+def _print_usage(about: str, text: str) -> NoReturn:
+    print(about, text, sep="\n", file=sys.stderr)
+    raise SystemExit(1)
+
+
+def require(given: Given, *names: str) -> None:
+    for name in names:
+        if not given.has(name):
+            raise UsageError(f'Missing required argument "[{name}]"')
+
+
+def forbid(given: Given, used: str, *others: str) -> None:
+    """None of `others` may stand beside `used`."""
+    if given.has(used):
+        for other in others:
+            if given.has(other):
+                raise UsageError(f'Option "[{used}]" can\'t be used with option "[{other}]"')
