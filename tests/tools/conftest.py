@@ -59,7 +59,7 @@ def start_headrace(is_headrace: bool, tmp_path: Path) -> Iterator[StartHeadrace]
 
 @pytest.fixture(scope="session")
 def admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap})
+    return AdminClient({"log_level": 0, "bootstrap.servers": bootstrap})
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 
 def send(bootstrap: str, topic: str, values: Iterable[str], **fields: object) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    producer = Producer({"log_level": 0, "bootstrap.servers": bootstrap, "linger.ms": 0})
     failures = []
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: failures.append(error) if error else None, **fields)
@@ -18,7 +18,9 @@ def send(bootstrap: str, topic: str, values: Iterable[str], **fields: object) ->
 
 def read(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[tuple[bytes | None, bytes | None]]:
     """Key and value of the first records of a partition."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    consumer = Consumer(
+        {"log_level": 0, "bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    )
     try:
         consumer.assign([TopicPartition(topic, partition, 0)])
         found = consumer.consume(count, timeout=20)
@@ -30,7 +32,9 @@ def read(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[tup
 
 
 def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
+    consumer = Consumer(
+        {"log_level": 0, "bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
+    )
     try:
         places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
         consumer.commit(offsets=places, asynchronous=False)

@@ -196,10 +196,14 @@ CONSUME = "kafka-console-consumer.sh --bootstrap-server 127.0.0.1:9092 --topic f
 CONSUME_ALL = "bin/kafka-console-consumer.sh --bootstrap-server localhost:9092  \n--topic test --from-beginning"
 CONSUME_GROUP = CONSUME + " --group group1"
 CONSUME_KEYS = CONSUME + " --from-beginning --property print.key=true --property key.separator=,"
+QUICK = ("--consumer-property", "heartbeat.interval.ms=200")  # a rebalance is heard of sooner
 MESSAGES = ("this is a test", "this is a message", "Hi mom")
 
 
-def test_rows_8_and_11_lines_typed_at_the_prompt_are_read_from_the_beginning(bootstrap: str, topic: str) -> None:
+def test_rows_8_and_11_lines_typed_at_the_prompt_are_read_from_the_beginning(
+    bootstrap: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
     with Terminal(*printed(PRODUCE, bootstrap, test=topic)) as terminal:
         for number, message in enumerate(MESSAGES, start=1):
             terminal.read_until(">" * number if number == 1 else f"{MESSAGES[number - 2]}\r\n>")
@@ -216,13 +220,15 @@ def test_rows_8_and_11_lines_typed_at_the_prompt_are_read_from_the_beginning(boo
     assert "Processed a total of 3 messages" in consumer.err
 
 
-def test_row_9_acks_all_is_a_property_of_the_producer(bootstrap: str, topic: str) -> None:
+def test_row_9_acks_all_is_a_property_of_the_producer(bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic()
     ran = ok(*printed(PRODUCE_ACKS, bootstrap, first_topic=topic), stdin="one\ntwo\n")
     assert (ran.out, ran.err) == ("", "")
     assert read(bootstrap, topic, 2) == [(None, b"one"), (None, b"two")]
 
 
-def test_rows_9_and_11_keys_are_parsed_and_printed(bootstrap: str, topic: str) -> None:
+def test_rows_9_and_11_keys_are_parsed_and_printed(bootstrap: str, make_topic: MakeTopic) -> None:
+    topic = make_topic()
     ok(*printed(PRODUCE_KEYS, bootstrap, first_topic=topic), stdin="alice,went, left\nbob,went right\n")
     assert read(bootstrap, topic, 2) == [(b"alice", b"went, left"), (b"bob", b"went right")]
     shown = ok(*printed(CONSUME_KEYS, bootstrap, first_topic=topic), "--max-messages", 2, "--timeout-ms", 20_000)
@@ -257,7 +263,7 @@ def test_row_11_a_consumer_reads_from_now_on(bootstrap: str, make_topic: MakeTop
 
 def test_row_11_two_consumers_of_a_group_share_what_comes(bootstrap: str, make_topic: MakeTopic, group: str) -> None:
     topic = make_topic(partitions=2)
-    command = printed(CONSUME_GROUP, bootstrap, first_topic=topic, group1=group)
+    command = (*printed(CONSUME_GROUP, bootstrap, first_topic=topic, group1=group), *QUICK)
     with Running(*command) as first, Running(*command) as second:
         eventually(lambda: _members(bootstrap, group) == [1, 1], "each has one of the two partitions")
         for partition in range(2):
@@ -316,7 +322,7 @@ def test_row_53_each_message_goes_to_one_of_the_receivers_of_a_group_and_to_ever
     bootstrap: str, make_topic: MakeTopic, group: str
 ) -> None:
     topic = make_topic(partitions=2)
-    consume = ("kafka-console-consumer.sh", "--bootstrap-server", bootstrap, "--topic", topic)
+    consume = ("kafka-console-consumer.sh", "--bootstrap-server", bootstrap, "--topic", topic, *QUICK)
     with (
         Running(*consume, "--group", group) as one,
         Running(*consume, "--group", group) as other,

@@ -78,6 +78,11 @@ class Running:
         assert self._process.stdin is not None
         self._process.stdin.write(text.encode())
 
+    def close_input(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.stdin = None
+
     def read_until(self, wanted: str, *, on_err: bool = False, wait_s_max: float = 20) -> None:
         """Reads both outputs until the wanted text was seen on one of them."""
         assert self._process.stdout is not None

@@ -16,7 +16,7 @@ from headrace.cli.kafka.wire import REQUEST_S_MAX, Connection
 METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 3, 10, 60
 GROUP, TRANSACTION = 0, 1
 # What passes by itself: elections, coordinators that load, topics that another broker has not heard of yet.
-_PASSING = frozenset({5, 6, 7, 14, 15, 16, 41})
+_PASSING = frozenset({5, 6, 7, 14, 15, 16, 41, 51})
 _RETRY_S_MAX = 15.0
 _PAUSE_S = 0.1
 

@@ -164,6 +164,7 @@ class _Console:
     def __init__(self, given: Given, reader: Any, properties: dict[str, str]) -> None:
         from confluent_kafka import Producer
 
+        from headrace.cli.kafka.broker_watch import BrokerWatch
         from headrace.cli.kafka.client_settings import make_client, producer_settings
 
         self._topic: str = given.one("topic")
@@ -171,8 +172,8 @@ class _Console:
         self._block_s_max = given.one("max-block-ms") / 1000
         self._reader = reader
         self._failed = 0
-        self._told_away = False
-        settings = producer_settings(properties) | {"error_cb": self._on_error}
+        self._watch = BrokerWatch({"default.api.timeout.ms": properties["delivery.timeout.ms"]})
+        settings = producer_settings(properties) | {"error_cb": self._watch.on_error}
         self._delivery_s_max = int(properties["delivery.timeout.ms"]) / 1000
         self._producer = make_client(NAME, Producer, settings)
         self._done = threading.Event()
@@ -231,7 +232,7 @@ class _Console:
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is None:
-            self._told_away = False
+            self._watch.seen()
             return
         self._failed += 1
         key, value = message.key(), message.value()
@@ -240,18 +241,6 @@ class _Console:
             f"with error: {error.str()}",
             file=sys.stderr,
         )
-
-    def _on_error(self, error: Any) -> None:
-        from confluent_kafka import KafkaError
-
-        if error.code() == KafkaError._ALL_BROKERS_DOWN and not self._told_away:
-            self._told_away = True
-            print(
-                f"No broker answers any more; what is not acknowledged is tried again for {self._delivery_s_max:g} s",
-                file=sys.stderr,
-            )
-        elif error.code() == KafkaError._AUTHENTICATION or error.fatal():
-            print(error.str(), file=sys.stderr)
 
 
 def _size(data: bytes | None) -> str:

@@ -21,15 +21,16 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from headrace.cli.kafka.broker_watch import BrokerWatch
 from headrace.cli.kafka.client_settings import consumer_settings, make_client
 from headrace.cli.kafka.message_formats import Format, Shown
+from headrace.cli.kafka.taking import take
 from headrace.cli.kafka.tool import ToolError
 
 NAME = "kafka-console-consumer.sh"
 BATCH_MAX = 500
 _POLL_S = 0.1
 _METADATA_S_MAX = 10.0
-_AWAY_S_MAX = 60.0  # unless default.api.timeout.ms says otherwise
 _STAMPS = {TIMESTAMP_CREATE_TIME: "CreateTime", TIMESTAMP_LOG_APPEND_TIME: "LogAppendTime"}
 _PLACES = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
 
@@ -52,10 +53,8 @@ class ConsoleReading:
         self._shape = shape
         self._stopped_by = 0
         self._count = 0
-        self._away_since: float | None = None
-        given = properties.get("default.api.timeout.ms")
-        self._away_s_max = int(given) / 1000 if given else _AWAY_S_MAX
-        settings = consumer_settings(properties) | {"enable.auto.offset.store": False, "error_cb": self._on_error}
+        self._watch = BrokerWatch(properties)
+        settings = consumer_settings(properties) | {"enable.auto.offset.store": False, "error_cb": self._watch.on_error}
         self._commits = str(settings.get("enable.auto.commit", "true")).lower() == "true"
         self._consumer: Consumer = make_client(NAME, Consumer, settings)
 
@@ -103,13 +102,13 @@ class ConsoleReading:
             left = BATCH_MAX if plan.messages_max is None else min(BATCH_MAX, plan.messages_max - self._count)
             if left <= 0:
                 return
-            messages = self._consumer.consume(left, _POLL_S)
+            messages = take(self._consumer, left, _POLL_S)
             now = time.monotonic()
             if self._print(messages):
                 last = now
             elif plan.timeout_ms is not None and plan.timeout_ms >= 0 and now - last > plan.timeout_ms / 1000:
                 return
-            self._check_away(now)
+            self._watch.check(f"what was printed was {self._count} messages")
 
     def _print(self, messages: list[Any]) -> int:
         """Prints and stores; returns how many records there were."""
@@ -120,7 +119,7 @@ class ConsoleReading:
             if error is not None:
                 self._explain(error)
                 continue
-            self._away_since = None
+            self._watch.seen()
             try:
                 out.write(self._shape(_shown(message)))
             except ToolError as fault:
@@ -149,19 +148,6 @@ class ConsoleReading:
             where = "" if self._plan.partition is None else f", partition {self._plan.partition}"
             raise ToolError(f"The broker has no topic {what}{where}; create it with kafka-topics.sh --create")
         raise ToolError(f"Error processing message, terminating consumer process: {error.str()}")
-
-    def _on_error(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._away_since is None:
-            self._away_since = time.monotonic()
-            print(f"No broker answers any more; trying again for {self._away_s_max:g} s", file=sys.stderr)
-        elif error.code() == KafkaError._AUTHENTICATION or error.fatal():
-            print(error.str(), file=sys.stderr)
-
-    def _check_away(self, now: float) -> None:
-        """A broker that comes back is read on from; one that stays away ends the tool."""
-        if self._away_since is None or now - self._away_since < self._away_s_max:
-            return
-        raise ToolError(f"No broker answered for {self._away_s_max:g} s; what was printed was {self._count} messages")
 
     def _stop(self, number: int, frame: object) -> None:
         self._stopped_by = number

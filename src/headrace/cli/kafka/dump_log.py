@@ -74,7 +74,9 @@ def run(args: list[str]) -> int:
             else:
                 print(f"Ignoring unknown file {path}", file=sys.stderr)
         except OSError as error:
-            raise ToolError(f"{path}: {(error.strerror or str(error)).lower()}; give the path of a log's file") from error
+            raise ToolError(
+                f"{path}: {(error.strerror or str(error)).lower()}; give the path of a log's file"
+            ) from error
     return faults.report() or dump.report()
 
 

@@ -153,9 +153,12 @@ def reset_offsets(cluster: Cluster, given: Given) -> int:
             )
             plans[group], code = {}, 1
             continue
-        plans[group] = group_reset.plan(cluster, given, group)
-        if given.has("execute"):
-            _commit(cluster, group, plans[group])
+        try:
+            plans[group] = group_reset.plan(cluster, given, group)
+            if given.has("execute"):
+                _commit(cluster, group, plans[group])
+        except KafkaError as error:
+            raise ToolError(str(error)) from error  # Kafka's tool names no exception here
     if given.has("export"):
         print(group_reset.export(plans, given.all("group")))
     else:

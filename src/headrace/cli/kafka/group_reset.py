@@ -25,6 +25,7 @@ SCENARIOS = (
     "from-file",
 )
 _UNKNOWN_TOPIC_OR_PARTITION = 3
+_UNQUOTED_MAX = 24
 _DURATION = re.compile(
     r"([+-]?)P(?:([+-]?\d+)D)?(?:T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+)(?:[.,](\d{1,9}))?S)?)?", re.I
 )
@@ -181,7 +182,10 @@ def export(plans: dict[str, dict[Place, int]], groups: list[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f'"{text}"' if re.search(r'[,"\s]', text) else text
+    """As Kafka's tool quotes: what is long, or holds a character up to the comma."""
+    if len(text) <= _UNQUOTED_MAX and all(character > "," for character in text):
+        return text
+    return '"' + text.replace('"', '""') + '"'
 
 
 def parse_datetime(text: str) -> int:

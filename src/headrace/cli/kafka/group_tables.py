@@ -66,7 +66,7 @@ def member_table(facts: GroupFacts, verbose: bool) -> str:
     members = facts.members
     named = any(member.instance_id for member in members)
     mixed = {member.upgraded for member in members} >= {True, False}
-    widths = [_width(15, [facts.group]), _width(15, (member.id for member in members))]
+    widths = [_width(15, [facts.group] if members else []), _width(15, (member.id for member in members))]
     titles = ["GROUP", "CONSUMER-ID"]
     if named:
         titles.append("GROUP-INSTANCE-ID")

@@ -1,4 +1,4 @@
-"""The small files beside a log: indexes by offset and time, aborted transactions, producers; and what is wrong in them."""
+"""The small files beside a log: indexes, aborted transactions, producers; and what is wrong in them."""
 
 import os
 import struct
@@ -117,7 +117,8 @@ def dump_snapshot(path: str) -> None:
     computed = crc32c(data[_SNAPSHOT_CRC_END:])
     if crc != computed:
         print(
-            f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {crc}. Computed crc: {computed}", file=sys.stderr
+            f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {crc}. Computed crc: {computed}",
+            file=sys.stderr,
         )
         return
     for at in range(count):

@@ -21,9 +21,10 @@ class Option:
     name: str
     help: str
     value: str | None = None
-    kind: type[str] | type[int] = str
+    kind: type[str] | type[int] | type[float] = str
     value_optional: bool = False
-    default: str | int | None = None
+    many: bool = False  # all that follows up to the next option is its values
+    default: str | int | float | None = None
     also: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()  # it may stand only beside one of these
 
@@ -38,8 +39,10 @@ class Given:
         self._options = {option.name: option for option in options}
         self._values: dict[str, list[Any]] = {}
         self.rest: list[str] = []
+        self.order: list[str] = []  # the names of the options as they stood
 
     def add(self, option: Option, value: Any) -> None:
+        self.order.append(option.name)
         held = self._values.setdefault(option.name, [])
         if value is not None:
             held.append(value)
@@ -78,6 +81,8 @@ def parse(options: Sequence[Option], args: Sequence[str]) -> Given:
         if option is None or arg.startswith("---"):
             raise OptionError(f"{name or arg} is not a recognized option")
         given.add(option, _value(option, name, inline if equals else None, waiting))
+        while option.many and waiting and not waiting[-1].startswith("--"):
+            given.add(option, waiting.pop())
     _check_company(options, given)
     return given
 
@@ -100,7 +105,7 @@ def _value(option: Option, name: str, inline: str | None, waiting: list[str]) ->
     if option.kind is str:
         return text
     try:
-        return int(text)
+        return option.kind(text)
     except ValueError:
         raise OptionError(f"Cannot parse argument '{text}' of option {name}") from None
 

@@ -64,27 +64,22 @@ def _fail(line: str, *, on_stdout: bool = False) -> int:
     return 1
 
 
-def read_options(options: Sequence[Option], args: Sequence[str], about: str) -> Given:
-    """The options; with none at all, or --help, the usage goes to stderr and the exit code is 1, as in Kafka."""
-    from headrace.cli.kafka.usage import usage
-
+def read_options(options: Sequence[Option], args: Sequence[str], about: str, *, usage_exit: int = 1) -> Given:
+    """The options. With none at all, or --help, the usage goes to stderr and the exit code is 1, as in Kafka; some
+    of its tools print it to stdout and end with 0."""
     everything = (*options, *HELP)
-    if not args:
-        _print_usage(about, usage(everything))
     given = parse(everything, args)
-    if given.has("help"):
-        _print_usage(about, usage(everything))
+    if not args or given.has("help"):
+        from headrace.cli.kafka.usage import usage
+
+        print(about, usage(everything), sep="\n", file=sys.stderr if usage_exit else sys.stdout)
+        raise SystemExit(usage_exit)
     if given.has("version"):
         from headrace import __version__
 
         print(f"{KAFKA_VERSION} (Headrace {__version__})")
         raise SystemExit(0)
     return given
-
-
-def _print_usage(about: str, text: str) -> NoReturn:
-    print(about, text, sep="\n", file=sys.stderr)
-    raise SystemExit(1)
 
 
 def require(given: Given, *names: str) -> None:

@@ -28,7 +28,7 @@ def _signature(option: Option) -> str:
     names = ", ".join(f"--{name}" for name in (option.name, *option.also))
     if option.value is None:
         return names
-    kind = "Integer" if option.kind is int else "String"
+    kind = {int: "Integer", float: "Double"}.get(option.kind, "String")
     inner = f"{kind}: {option.value}" if option.value else kind
     return f"{names} [{inner}]" if option.value_optional else f"{names} <{inner}>"
 

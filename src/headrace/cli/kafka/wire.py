@@ -42,8 +42,8 @@ class UnsupportedError(KafkaError):
 
     def __init__(self, api_key: int) -> None:
         self.api_key = api_key
-        words = "".join(word.capitalize() for word in (api_name(api_key) or f"API {api_key}").split("_"))
-        super().__init__(_UNSUPPORTED_VERSION, f"The node does not support {words}")
+        name = api_name(api_key) or f"api_{api_key}"
+        super().__init__(_UNSUPPORTED_VERSION, f"The node does not support {name.upper()}")
 
 
 class Connection:
@@ -63,7 +63,7 @@ class Connection:
         if int.from_bytes(frame[4:6], "big", signed=True) == _UNSUPPORTED_VERSION:
             self._send(API_VERSIONS, 0, {})
             version, frame = 0, self._frame()
-        answer = decode_response(API_VERSIONS, version, frame)[1]
+        answer = self._decoded(API_VERSIONS, version, frame)[1]
         self.versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
     def serves(self, api_key: int, version_min: int = 0) -> bool:
@@ -81,17 +81,12 @@ class Connection:
     def call(self, api_key: int, body: Mapping[str, object], version_max: int | None = None) -> Any:
         version = self.version(api_key, version_max)
         self._send(api_key, version, body)
-        correlation_id, answer = decode_response(api_key, version, self._frame())
+        correlation_id, answer = self._decoded(api_key, version, self._frame())
         if correlation_id != self._correlation_id:
             raise GoneError(
                 f"{self._where} answered request {correlation_id}, not {self._correlation_id}; is it a broker?"
             )
         return answer
-
-    def exchange(self, payload: bytes) -> bytes:
-        """Bytes in a frame of their own, without a request around them (the old form of SASL)."""
-        self._write(_LENGTH.pack(len(payload)) + payload)
-        return self._frame()
 
     def close(self) -> None:
         self._stream.close()
@@ -100,6 +95,14 @@ class Connection:
         self._correlation_id += 1
         payload = encode_request(api_key, version, self._correlation_id, self._client_id, body)
         self._write(_LENGTH.pack(len(payload)) + payload)
+
+    def _decoded(self, api_key: int, version: int, frame: bytes) -> tuple[int, Any]:
+        try:
+            return decode_response(api_key, version, frame)
+        except ValueError as error:
+            raise GoneError(
+                f"{self._where} sent what is no answer ({error}); is that a Kafka broker's port?"
+            ) from error
 
     def _write(self, data: bytes) -> None:
         try:
