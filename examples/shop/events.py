@@ -37,7 +37,7 @@ def _order(chance: random.Random, order_id: str, customer: str, amount: float, a
     if kind < MALFORMED_SHARE:
         return "orders", customer, b'{"order_id": "' + order_id.encode() + b'", "amount": twelve'
     if kind < MALFORMED_SHARE + NEGATIVE_SHARE:
-        amount = -amount
+        return "orders", customer, _json(order_id=order_id, customer=customer, amount=-amount, at=at)
     named = kind >= MALFORMED_SHARE + NEGATIVE_SHARE + NAMELESS_SHARE
     return "orders", customer, _json(order_id=order_id, customer=customer if named else None, amount=amount, at=at)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -96,7 +95,7 @@ def order(row: tuple[int, str, float, int]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def zoo(shared_spark: Any, shared_broker: headrace.Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def zoo(shared_spark: Any, shared_broker: headrace.Broker, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     bench = Bench(shared_spark, shared_broker, tmp_path_factory.mktemp("zoo"))
     names = str(bench.directory / "names")
     write = shared_spark.createDataFrame([("a", "Ada"), ("b", "Bob")], "customer string, name string").write
@@ -109,7 +108,7 @@ def zoo(shared_spark: Any, shared_broker: headrace.Broker, tmp_path_factory: pyt
     more.format("delta").mode("append").save(names)
     bench.send("zoo", [order(row) for row in SECOND], key=lambda value: value["customer"])
     bench.once(path)
-    yield bench
+    return bench
 
 
 def minute(number: int) -> datetime:
@@ -198,7 +197,9 @@ def test_for_each_batch_writes_what_it_likes_with_the_batch_s_transaction(zoo: B
 def test_each_row_is_once_in_the_topic_with_key_headers_and_order(zoo: Bench) -> None:
     records = zoo.records("zoo-out")
     assert sorted(json.loads(record.value())["id"] for record in records) == [1, 2, 3, 3, 4, 5, 6, 7]
-    assert all(json.loads(r.value()) == {"id": json.loads(r.value())["id"], "customer": r.key().decode()} for r in records)
+    assert all(
+        json.loads(r.value()) == {"id": json.loads(r.value())["id"], "customer": r.key().decode()} for r in records
+    )
     assert records[0].headers() == [("source", b"zoo")]
     of_a = [json.loads(record.value())["id"] for record in records if record.key() == b"a"]
     assert of_a == [1, 3, 3, 6]
@@ -208,9 +209,11 @@ def test_each_row_is_once_in_the_topic_with_key_headers_and_order(zoo: Bench) ->
 def test_each_commit_says_which_offsets_made_it(zoo: Bench) -> None:
     made = [decode(row.userMetadata) for row in _history(zoo, f"{zoo.tables}/appended")]
     second, first = made[0], made[1]
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     assert (first.pipeline, first.version, first.node, first.batch, second.batch) == ("shop", 1, "appended", 0, 1)
-    assert isinstance(first.sources[0], TopicSource) and isinstance(second.sources[0], TopicSource)
+    assert isinstance(first.sources[0], TopicSource)
+    assert isinstance(second.sources[0], TopicSource)
     assert sum(end - start for start, end in first.sources[0].ranges.values()) == len(FIRST)
     assert sum(end - start for start, end in second.sources[0].ranges.values()) == len(SECOND)
     by_minute = [decode(row.userMetadata) for row in _history(zoo, f"{zoo.tables}/by_minute")]

@@ -227,7 +227,12 @@ def test_variables_of_the_other_commands_are_no_mistake() -> None:
 
 def test_own_settings_have_short_variables() -> None:
     settings, _ = BrokerSettings.from_sources(
-        environ={"HEADRACE_METRICS_PORT": "9308", "HEADRACE_DATA": "/d", "HEADRACE_LOG_LEVEL": "info"}
+        environ={
+            "HEADRACE_METRICS_PORT": "9308",
+            "HEADRACE_DATA": "/d",
+            "HEADRACE_LOG_LEVEL": "info",
+            "HEADRACE_CACHE": "/c",
+        }
     )
     assert (settings.metrics_port, settings.log_dirs) == (9308, ("/d",))
 

@@ -25,7 +25,7 @@ from headrace.cli.kafka.broker_watch import BrokerWatch
 from headrace.cli.kafka.client_settings import consumer_settings, make_client
 from headrace.cli.kafka.message_formats import Format, Shown
 from headrace.cli.kafka.taking import take
-from headrace.cli.kafka.tool import ToolError
+from headrace.cli.kafka.tool import ToolError, stop_printing
 
 NAME = "kafka-console-consumer.sh"
 BATCH_MAX = 500
@@ -66,8 +66,7 @@ class ConsoleReading:
             self._loop()
         except BrokenPipeError:
             print("Unable to write to standard out, closing consumer.", file=sys.stderr)
-            with suppress(OSError):
-                sys.stdout.close()
+            stop_printing()
         finally:
             self._consumer.close()
             print(f"Processed a total of {self._count} messages", file=sys.stderr)

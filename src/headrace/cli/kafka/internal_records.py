@@ -101,10 +101,9 @@ class _Reader:
 
     def _value(self, kind: Kind, version: int, flexible: bool) -> Any:
         if isinstance(kind, Struct):
-            if kind.nullable:
-                (present,) = self._unpack("b")
-                if present < 0:
-                    return None
+            # Only tagged fields are structures that may be null here; a number in front says whether one is there.
+            if kind.nullable and self._uvarint() == 0:
+                return None
             return self.struct(kind, version)
         if isinstance(kind, Array):
             count = self._uvarint() - 1 if flexible else self._unpack("i")[0]

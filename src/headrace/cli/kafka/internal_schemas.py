@@ -93,9 +93,14 @@ _CONSUMER_MEMBER = (
     Field("subscribedTopicRegex", "string?"),
     Field("rebalanceTimeoutMs", "int32"),
     Field("serverAssignor", "string?"),
-    Field("classicMemberMetadata", Struct(_CLASSIC, nullable=True), tag=0),
+    Field(
+        "classicMemberMetadata",
+        Struct(_CLASSIC, nullable=True),
+        tag=0,
+        default={"sessionTimeoutMs": 0, "supportedProtocols": []},
+    ),
 )
-_HELD = (*PARTITIONS, Field("assignmentEpochs", Array("int32", nullable=True), tag=0))
+_HELD = (*PARTITIONS, Field("assignmentEpochs", Array("int32", nullable=True), tag=0, default=[]))
 _CURRENT = (
     Field("memberEpoch", "int32"),
     Field("previousMemberEpoch", "int32"),

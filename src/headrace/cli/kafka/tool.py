@@ -45,8 +45,7 @@ def main(name: str, run: Callable[[list[str]], int | None]) -> NoReturn:
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:
-        # Nobody reads any more: `kafka-topics.sh --list | head -1`.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        stop_printing()
         code = 1
     except HeadraceError as error:
         code = _fail(f"{name}: {error}")
@@ -56,6 +55,11 @@ def main(name: str, run: Callable[[list[str]], int | None]) -> NoReturn:
         what = f"{type(error).__name__}: {error}"
         code = _fail(f"{name}: unexpected {what}; run it with HEADRACE_DEBUG=1 to see where, and report it")
     sys.exit(code)
+
+
+def stop_printing() -> None:
+    """Nobody reads any more, as in `kafka-topics.sh --list | head -1`: what is still to be flushed goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(line: str, *, on_stdout: bool = False) -> int:
