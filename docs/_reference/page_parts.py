@@ -12,7 +12,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def code(text: str) -> str:
-    """Inline code; nothing stays nothing."""
+    """Inline code; nothing stays nothing. A bar would end a table's cell, and is escaped in no way that all agree on."""
+    if "|" in text:
+        return f"<code>{''.join(f'&#{ord(each)};' if each in '|[]<>&*_' else each for each in text)}</code>"
     return f"`{text}`" if text else ""
 
 

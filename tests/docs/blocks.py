@@ -7,6 +7,8 @@ A mark is a comment on the line above the fence:
     <!-- file: NAME -->        it is the content of a file; a script is run as well
     <!-- output -->            it is what the block before it prints; … stands for anything
     <!-- spark -->             it needs Spark: tests/streaming runs it in the shared session
+
+`file=NAME` behind the language is the same as the mark.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ RUN = ("sh", "python")
 SHOWN = ("text", "json", "properties", "sql")
 MARKS = ("not run", "background", "file", "output", "spark")
 _MARK = re.compile(r"<!-- ([a-z ]+?)(?:: (.+?))? -->")
-_FENCE = re.compile(r"( *)```(\S*)\s*$")
+_FENCE = re.compile(r"( *)```(\S*)(?: file=(\S+))?\s*$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,8 @@ def parse(text: str, page: str) -> list[Block]:
         end = next((n for n in range(at + 1, len(lines)) if lines[n].strip() == "```"), None)
         if end is None:
             raise ValueError(f"{page}:{at + 1}: a block that does not end")
-        mark = _MARK.fullmatch(lines[at - 1].strip()) if at else None
+        above = _MARK.fullmatch(lines[at - 1].strip()) if at else None
+        mark, detail = (above[1], above[2] or "") if above else ("file", opened[3]) if opened[3] else ("", "")
         body = "\n".join(line.removeprefix(indent) for line in lines[at + 1 : end])
         found.append(
             Block(
@@ -71,8 +74,8 @@ def parse(text: str, page: str) -> list[Block]:
                 line=at + 1,
                 language=language,
                 text=body,
-                mark=mark[1] if mark else "",
-                detail=(mark[2] or "") if mark else "",
+                mark=mark,
+                detail=detail,
             )
         )
         at = end + 1
