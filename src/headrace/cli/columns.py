@@ -38,11 +38,6 @@ def cut(text: str, width: int) -> str:
     return "".join(kept) + "…"
 
 
-def padded(text: str, width: int, *, right: bool) -> str:
-    space = " " * (width - width_of(text))
-    return space + text if right else text + space
-
-
 def cell(value: str | None) -> str:
     """One line, and nothing that moves the cursor."""
     if value is None:
@@ -80,9 +75,12 @@ def lines(
 
 
 def _line(row: Sequence[str], widths: Sequence[int], right: Sequence[bool], dim: Sequence[bool] = ()) -> str:
-    cells = [padded(cut(text, width), width, right=side) for text, width, side in zip(row, widths, right, strict=True)]
-    if dim:
-        cells = [click.style(text, dim=True) if faint else text for text, faint in zip(cells, dim, strict=True)]
+    cells = []
+    for text, width, side, faint in zip(row, widths, right, dim or [False] * len(row), strict=True):
+        short = cut(text, width)
+        space = " " * (width - width_of(short))
+        shown = click.style(short, dim=True) if faint else short
+        cells.append(space + shown if side else shown + space)
     return GAP.join(cells).rstrip()
 
 
@@ -110,7 +108,7 @@ def _stacked(names: Sequence[str], table: Sequence[Sequence[str]]) -> Iterable[s
     for number, row in enumerate(table, 1):
         yield click.style(f"row {number}", bold=True)
         for name, value in zip(names, row, strict=True):
-            yield f"  {padded(name, width, right=False)}{GAP}{value}"
+            yield f"  {name}{' ' * (width - width_of(name))}{GAP}{value}"
 
 
 def show(

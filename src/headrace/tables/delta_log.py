@@ -40,6 +40,8 @@ class DeltaLog:
 
     def __init__(self, path: str, name: str | None = None) -> None:
         self.name = name or path
+        if "://" in path:
+            raise OperatorError(f"{path}: commits are read from a directory; give the path of one")
         self._directory = os.path.join(path, "_delta_log")
         try:
             matches = map(_COMMIT_FILE.fullmatch, os.listdir(self._directory))
@@ -60,7 +62,7 @@ class DeltaLog:
 
     def commit(self, version: int) -> Commit:
         info: dict[str, Any] = {}
-        added, removed = _RowCount(), _RowCount()
+        rows = _RowCount()
         path = self._path(version)
         try:
             with open(path, "rb") as file:
@@ -70,10 +72,9 @@ class DeltaLog:
                     action = json.loads(line)
                     if "commitInfo" in action:
                         info = action["commitInfo"] or {}
-                    elif "add" in action:
-                        added.count(action["add"])
-                    elif "remove" in action:
-                        removed.count(action["remove"])
+                    for kind in ("add", "remove"):
+                        if kind in action:
+                            rows.see(kind, action[kind])
             at_ms = info.get("inCommitTimestamp") or info.get("timestamp") or os.stat(path).st_mtime_ns // 1_000_000
         except FileNotFoundError:
             raise OperatorError(
@@ -82,14 +83,15 @@ class DeltaLog:
         except ValueError as error:
             raise OperatorError(f"{path}: not a commit of a Delta table ({error})") from error
         metrics = info.get("operationMetrics") or {}
+        added, removed = rows.total("add"), rows.total("remove")
         return Commit(
             version=version,
             at=time_of_ms(int(at_ms)),
             operation=str(info.get("operation", "unknown")),
             parameters=info.get("operationParameters") or {},
             metrics=metrics,
-            rows_added=added.rows if added.rows is not None else _metric(metrics, _ROWS_ADDED),
-            rows_removed=removed.rows if removed.rows is not None else _metric(metrics, _ROWS_REMOVED),
+            rows_added=added if added is not None else _metric(metrics, _ROWS_ADDED),
+            rows_removed=removed if removed is not None else _metric(metrics, _ROWS_REMOVED),
             engine=str(info.get("engineInfo", "")),
             user_metadata=info.get("userMetadata"),
             provenance=decode(info.get("userMetadata")),
@@ -121,18 +123,29 @@ class DeltaLog:
 
 
 class _RowCount:
-    """Rows of added or removed files, as far as each of them has a count."""
+    """Rows of the files that a commit adds and removes, as far as each of them has a count."""
 
     def __init__(self) -> None:
-        self.rows: int | None = 0
+        self._files: dict[str, dict[str, int | None]] = {"add": {}, "remove": {}}
 
-    def count(self, action: Mapping[str, Any]) -> None:
-        if self.rows is None or not action.get("dataChange", True):
+    def see(self, kind: str, action: Mapping[str, Any]) -> None:
+        if not action.get("dataChange", True):
             return
         stats = action.get("stats")
         count = json.loads(stats).get("numRecords") if isinstance(stats, str) and stats else None
         deleted = (action.get("deletionVector") or {}).get("cardinality", 0)
-        self.rows = None if count is None else self.rows + int(count) - int(deleted)
+        self._files[kind][action["path"]] = None if count is None else int(count) - int(deleted)
+
+    def total(self, kind: str) -> int | None:
+        """A file that is both added and removed has another deletion vector: only the difference counts."""
+        rows, others = self._files[kind], self._files["remove" if kind == "add" else "add"]
+        total = 0
+        for path, count in rows.items():
+            other = others.get(path, 0)
+            if count is None or other is None:
+                return None
+            total += max(count - other, 0) if path in others else count
+        return total
 
 
 def _metric(metrics: Mapping[str, Any], names: tuple[str, ...]) -> int | None:

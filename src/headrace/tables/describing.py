@@ -65,8 +65,8 @@ def count_rows(snapshot: Snapshot) -> int:
         return rows
     with engine() as connection:
         attach(connection, "counted", snapshot)
-        row = connection.execute("select count(*) from counted").fetchone()
-        return int(row[0]) if row else 0
+        ((count,),) = connection.execute("select count(*) from counted").fetchall()
+        return int(count)
 
 
 def describe(resolver: Resolver, name: str) -> Description:

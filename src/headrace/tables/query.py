@@ -164,8 +164,11 @@ def _with_at_quoted(sql: str) -> str:
 
 def _named(connection: "DuckDBPyConnection", sql: str, kind: str, resolver: Resolver) -> list[Named]:
     """The tables that a statement names, by DuckDB's own parser where that tells, else by its words."""
-    row = connection.execute("select json_serialize_sql(?)", [sql]).fetchone() if kind == "SELECT" else None
-    tree = json.loads(row[0]) if row else {"error": True}
+    tree: Any = {"error": True}
+    if kind == "SELECT":
+        # All of it, since DuckDB takes no other work while a result is half read.
+        ((text,),) = connection.execute("select json_serialize_sql(?)", [sql]).fetchall()
+        tree = json.loads(text)
     found: dict[str, Named] = {}
     if tree["error"]:
         known = {place.name.casefold(): place.name for place in resolver.places()}

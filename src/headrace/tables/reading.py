@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from duckdb import DuckDBPyConnection
 
-# Reader features that change nothing in how Parquet files are read.
-_PLAIN_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "deletionVectors", "columnMapping"})
+# Reader features that change nothing in how Parquet files are read, or that are looked at below; a widened type is
+# cast from what each file has.
+_PLAIN_FEATURES = frozenset(
+    {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening", "deletionVectors", "columnMapping"}
+)
 _HIVE_TYPES = frozenset({"string", "byte", "short", "integer", "long", "date", "boolean"})
 _GLOB = frozenset("*?[")
 _UNOPENABLE = frozenset("[]^|%\\")  # deltalake takes a path for an address, and these are not allowed there
@@ -135,7 +138,11 @@ def _parquet_select(snapshot: Snapshot) -> str | None:
 
 
 def _partition_value(name: str) -> str:
-    return f"nullif({quoted(name)}, '')"  # to Delta, an empty partition value is null
+    """To Delta, an empty partition value is null as well."""
+    value = quoted(name)
+    for null in _HIVE_NULLS:
+        value = f"nullif({value}, {literal(null)})"
+    return value
 
 
 def _is_plain(table: "DeltaTable") -> bool:

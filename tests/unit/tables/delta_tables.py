@@ -90,3 +90,22 @@ def deletion_vector(rows: list[int]) -> dict[str, Any]:
     padded = data + b"\0" * (-len(data) % 4)
     text = base64.b85encode(padded).translate(bytes.maketrans(_B85, _Z85)).decode()
     return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(data), "cardinality": len(rows)}
+
+
+def write_with_deletions(path: Path, *, rows: int, deleted: list[int]) -> None:
+    """A table of the integers below `rows`, of which some were deleted."""
+    write_parquet(path / "a.parquet", f"select i::integer i from range({rows}) t(i)")
+    add = add_action(path, "a.parquet", rows)
+    if deleted:
+        add["deletionVector"] = deletion_vector(deleted)
+    write_log(
+        path,
+        fields=[field("i", "integer")],
+        adds=[add],
+        protocol={
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": ["deletionVectors"],
+            "writerFeatures": ["deletionVectors"],
+        },
+    )

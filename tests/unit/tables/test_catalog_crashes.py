@@ -55,6 +55,7 @@ def check_consistent(tables: Path) -> Catalog:
         assert catalog.intervals[-1].until is None
     for earlier, later in zip(catalog.intervals, catalog.intervals[1:], strict=False):
         assert earlier.until == later.since
+    assert all(each.until is None or each.since <= each.until for each in catalog.intervals)
     again = Catalog.open(tables, "shop")
     assert (again.versions, again.intervals) == (catalog.versions, catalog.intervals)
     return catalog
@@ -95,6 +96,9 @@ def test_a_change_killed_at_any_step_leaves_old_or_new_and_can_be_done_again(
         found = check_consistent(tables)
         assert found.live is not None
         lives.add(found.live.number)
+        moved = found.live != before.live and found.live.number != 2
+        assert len(found.intervals) == len(before.intervals) + moved  # nothing is noted that did not happen
+        assert moved or found.intervals == before.intervals
         # The versions that the change is not about are as they were.
         assert all(found.version(each.number).tables == each.tables for each in before.versions if each.number != 2)
         if not (change == "roll back" and found.live.number == 1):  # there, doing it again would go further back
@@ -118,6 +122,7 @@ def test_the_first_version_killed_at_any_step_can_be_made_again(tmp_path: Path, 
             pass
         catalog = check_consistent(tables)
         if catalog.live is None:
+            assert all(each.state == "discarded" for each in catalog.versions)  # nobody was ever told of them
             catalog.create_first("one", ["orders"])
             check_consistent(tables)
         step += 1

@@ -81,8 +81,8 @@ def test_sums_added_up_in_another_order_are_the_same_within_a_tolerance(tmp_path
 
 
 def test_columns_of_one_side_are_named_and_types_may_differ(tmp_path: Path) -> None:
-    write(tmp_path / "a", "select 1::integer k, 'x' old, 'same' s")
-    write(tmp_path / "b", "select 1::bigint k, 'y' new, 'same' s")
+    write(tmp_path / "a", "select 1::integer k, 'x' as old, 'same' s")
+    write(tmp_path / "b", "select 1::bigint k, 'y' as new, 'same' s")
     result = compare(str(tmp_path / "a"), str(tmp_path / "b"), ["k"])
     assert (result.same, result.columns, result.columns_only_a, result.columns_only_b) == (
         1,

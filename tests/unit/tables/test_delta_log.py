@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from delta_tables import write
+from delta_tables import add_action, deletion_vector, write, write_with_deletions
 from hypothesis import given
 from hypothesis import strategies as st
 from shop import made, make_shop, topic
@@ -55,6 +55,16 @@ def test_a_commit_of_spark_is_read(tmp_path: Path) -> None:
     assert (commit.rows_added, commit.at.timestamp(), commit.engine) == (7, 1_700_000_000.5, info["engineInfo"])
     assert commit.provenance is not None
     assert commit.provenance.batch == 4
+
+
+def test_a_deletion_vector_removes_only_what_it_marks(tmp_path: Path) -> None:
+    write_with_deletions(tmp_path / "t", rows=5, deleted=[1])
+    add = add_action(tmp_path / "t", "a.parquet", 5)
+    old, new = ({**add, "deletionVector": deletion_vector(rows)} for rows in ([1], [1, 2, 4]))
+    actions = [{"commitInfo": {"timestamp": 1, "operation": "DELETE"}}, {"remove": old}, {"add": new}]
+    commit_file(tmp_path / "t", 1).write_text("\n".join(map(json.dumps, actions)))
+    commit = DeltaLog(str(tmp_path / "t")).commit(1)
+    assert (commit.rows_added, commit.rows_removed) == (0, 2)
 
 
 def test_files_that_were_only_rewritten_add_no_rows(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from delta_tables import write
+from delta_tables import write, write_with_deletions
 from shop import fill_version, make_shop, replayed
 
 from headrace.core.errors import OperatorError
@@ -164,6 +164,12 @@ def test_explain_shows_a_plan(tables: Path) -> None:
     ((_, plan),) = answer(tables, "explain select count(*) from revenue")
     assert plan is not None
     assert "Parquet" in plan or "PARQUET" in plan
+
+
+def test_a_table_that_is_streamed_can_be_named_twice(tables: Path, tmp_path: Path) -> None:
+    """Deletion vectors go through deltalake's stream, which can be read only once."""
+    write_with_deletions(tmp_path / "t", rows=5, deleted=[1, 3])
+    assert answer(tmp_path, "select count(*), sum(a.i) from t a join t b using (i)") == [("3", "6")]
 
 
 def test_another_delta_directory_can_be_named_by_its_path(tables: Path, tmp_path: Path) -> None:

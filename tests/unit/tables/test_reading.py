@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from delta_tables import add_action, deletion_vector, field, write, write_log, write_parquet
+from delta_tables import add_action, field, write, write_log, write_parquet, write_with_deletions
 
 from headrace.core.errors import OperatorError
 from headrace.tables import reading
@@ -117,33 +117,30 @@ def test_a_column_that_came_later_is_null_in_older_files(tmp_path: Path) -> None
 
 
 def test_deleted_rows_do_not_come_back(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    write_parquet(path / "a.parquet", "select i::integer i from range(5) t(i)")
-    add = {**add_action(path, "a.parquet", 5), "deletionVector": deletion_vector([1, 3])}
-    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
-    write_log(
-        path,
-        fields=[field("i", "integer")],
-        adds=[add],
-        protocol={"minReaderVersion": 3, "minWriterVersion": 7, **features},
-    )
-    assert not is_direct(path)
-    assert rows(path) == [("0",), ("2",), ("4",)]
-    assert count_rows(open_snapshot(str(path))) == 3
+    write_with_deletions(tmp_path / "t", rows=5, deleted=[1, 3])
+    assert not is_direct(tmp_path / "t")
+    assert rows(tmp_path / "t") == [("0",), ("2",), ("4",)]
+    assert count_rows(open_snapshot(str(tmp_path / "t"))) == 3
 
 
 def test_a_table_that_may_have_deletion_vectors_but_has_none_is_read_directly(tmp_path: Path) -> None:
+    write_with_deletions(tmp_path / "t", rows=1, deleted=[])
+    assert is_direct(tmp_path / "t")
+    assert rows(tmp_path / "t") == [("0",)]
+
+
+def test_a_widened_type_is_read_from_old_and_new_files(tmp_path: Path) -> None:
     path = tmp_path / "t"
-    write_parquet(path / "a.parquet", "select 1::integer i")
-    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    write_parquet(path / "old.parquet", "select 1::integer i")
+    write_parquet(path / "new.parquet", "select 5000000000::bigint i")
+    features = {"readerFeatures": ["typeWidening"], "writerFeatures": ["typeWidening"]}
     write_log(
         path,
-        fields=[field("i", "integer")],
-        adds=[add_action(path, "a.parquet", 1)],
+        fields=[field("i", "long")],
+        adds=[add_action(path, name, 1) for name in ("old.parquet", "new.parquet")],
         protocol={"minReaderVersion": 3, "minWriterVersion": 7, **features},
     )
-    assert is_direct(path)
-    assert rows(path) == [("1",)]
+    assert rows(path) == [("1",), ("5000000000",)]
 
 
 def test_renamed_columns_are_found_by_their_physical_names(tmp_path: Path) -> None:
