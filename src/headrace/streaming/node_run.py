@@ -150,7 +150,8 @@ class NodeRun:
         if writer is None or writer.batch is None:
             return ""
         if writer.failure is None:
-            return f"after batch {writer.batch}: "
+            topics = ", ".join(self.progress.offsets)
+            return f"after batch {writer.batch}{f' of {topics}' if topics else ''}: "
         spans = ranges_text(writer.ranges)
         return f"batch {writer.batch} ({spans}): " if spans else f"batch {writer.batch}: "
 
