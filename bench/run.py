@@ -26,7 +26,7 @@ from book import Book
 from processes import MeasurementError, peak_mb
 from rows import AFTER_LOAD, rows
 from turns import HEADRACE, KAFKA
-from workspace import Workspace, remove_topics, rest
+from workspace import Workspace, remove_topics, rest, touch_memory
 
 HERE = Path(__file__).resolve().parent
 NAMES = (
@@ -73,6 +73,7 @@ def main() -> int:
     workspace = Workspace(HERE / ".work")
     with workspace.held():
         book = Book(workspace.path / "measurements.jsonl")
+        print(f"touched {touch_memory():.0f} GB of memory", flush=True)
         _run_stages(tools, book, workspace, chosen)
     how = report.How(
         command=" ".join(["bench/run.py", *(word for word in sys.argv[1:] if "/" not in word)]),

@@ -12,7 +12,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.outbox import Outbox, Part, drop
 from headrace.broker.reactor import BROKEN, READ, WRITE
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ANSWER_BYTES_MAX = 1 << 20  # while more than this waits in memory to be sent, the next request waits too
+ANSWER_BYTES_MAX: Final = 1 << 20  # while more than this waits in memory to be sent, the next request waits too
 
 Frame = tuple[Chunk, int, int]
 

@@ -8,6 +8,7 @@ cache is full, one that has not been used for two minutes makes room, otherwise 
 
 import random
 from collections import OrderedDict
+from typing import Final
 
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
@@ -17,10 +18,10 @@ from headrace.protocol.error_codes import (
 )
 from headrace.protocol.fetch import FetchPartition, FetchRequest, TopicKey
 
-FINAL_EPOCH = -1
-INITIAL_EPOCH = 0
-EVICTION_S = 120.0
-EPOCH_MAX = (1 << 31) - 1
+FINAL_EPOCH: Final = -1
+INITIAL_EPOCH: Final = 0
+EVICTION_S: Final = 120.0
+EPOCH_MAX: Final = (1 << 31) - 1
 
 Key = tuple[TopicKey, int]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.coordinator.journal import ABORT, COMMIT, Done, JournalRecord, Pair
 from headrace.core.clock import Clock
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.log.partition_log import PartitionLog
 
 
-BATCH_RECORDS_MAX = 1_000
+BATCH_RECORDS_MAX: Final = 1_000
 
 
 class _Told:

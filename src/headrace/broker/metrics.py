@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-API_KEYS_MAX = 128
-LATENCY_BOUNDS_S = (
+API_KEYS_MAX: Final = 128
+LATENCY_BOUNDS_S = (  # not Final: a default argument reads it before mypyc has set it
     0.0001,
     0.00025,
     0.0005,
@@ -125,7 +125,7 @@ class Family(NamedTuple):
 
 
 # Names in a snapshot, and what they are called outside. A name that is not here is shown as a gauge.
-FAMILIES = {
+FAMILIES: Final = {
     "requests": Family("requests", "counter", "Requests answered, by API.", ("api",)),
     "errors": Family("request_errors", "counter", "Errors answered, by Kafka error code.", ("code",)),
     "bytes_in": Family("received_bytes", "counter", "Bytes read from clients."),

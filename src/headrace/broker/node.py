@@ -8,7 +8,7 @@ from __future__ import annotations
 import resource
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.catalog import Catalog
 from headrace.broker.dynamic_settings import DynamicSettings
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from headrace.coordinator.groups import Groups
     from headrace.coordinator.transactions import Transactions
 
-DOOMED_FILES_INTERVAL_S = 15.0
-PRODUCERS_INTERVAL_S = 600.0
-SNAPSHOT_TIMEOUT_S = 1.0
-DESCRIPTORS_WANTED = 65_536
-LOGS_A_TURN = 100  # that housekeeping looks at
+DOOMED_FILES_INTERVAL_S: Final = 15.0
+PRODUCERS_INTERVAL_S: Final = 600.0
+SNAPSHOT_TIMEOUT_S: Final = 1.0
+DESCRIPTORS_WANTED: Final = 65_536
+LOGS_A_TURN: Final = 100  # that housekeeping looks at
 
 
 class Node:

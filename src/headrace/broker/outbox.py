@@ -10,13 +10,14 @@ import os
 import socket
 from collections import deque
 from collections.abc import Iterable
+from typing import Final
 
 from headrace.broker.metrics import Metrics
 from headrace.log.reader import COPIED_BYTES_MAX, Slice
 
-GATHERED_BYTES_MAX = 512 << 10
-PIECES_MAX = 512
-SENDFILE_BYTES_MAX = 8 << 20  # in one call, so that one reader cannot hold up the loop for long
+GATHERED_BYTES_MAX: Final = 512 << 10
+PIECES_MAX: Final = 512
+SENDFILE_BYTES_MAX: Final = 8 << 20  # in one call, so that one reader cannot hold up the loop for long
 
 Part = bytes | memoryview | Slice
 

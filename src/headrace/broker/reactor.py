@@ -16,11 +16,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from itertools import count
+from typing import Final
 
-READ = select.EPOLLIN
-WRITE = select.EPOLLOUT
-BROKEN = select.EPOLLHUP | select.EPOLLERR
-EVENTS_MAX = 512  # a turn
+READ: Final = select.EPOLLIN
+WRITE: Final = select.EPOLLOUT
+BROKEN: Final = select.EPOLLHUP | select.EPOLLERR
+EVENTS_MAX: Final = 512  # a turn
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.api import Later, Request, framed
 from headrace.broker.connection import Connection
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 # librdkafka before 2.12 gives up on gzip, snappy and lz4 unless Produce is advertised from version 0 on, though it
 # then uses a newer one; Apache Kafka 4 advertises the same.
-PRODUCE_LOW_ADVERTISED = 0
+PRODUCE_LOW_ADVERTISED: Final = 0
 
-_HEADER = Struct(">hhih")
-_HEADER_BYTES = 10
+_HEADER: Final = Struct(">hhih")
+_HEADER_BYTES: Final = 10
 
 
 class Router:

@@ -8,6 +8,7 @@ import resource
 import socket
 from collections import Counter
 from collections.abc import Callable
+from typing import Final
 
 from headrace.broker.connection import Connection
 from headrace.broker.metrics import Metrics
@@ -17,12 +18,12 @@ from headrace.core.settings import BrokerSettings
 from headrace.core.telemetry import event
 from headrace.protocol.framing import Chunk, ChunkPool
 
-ACCEPTS_MAX = 64  # a turn
-ACCEPT_PAUSE_S = 0.1
-DESCRIPTORS_SPARE = 128  # kept for the log and the rest of the broker
-TICK_SECONDS = 1.0
-CROWDED_FRAME_TICKS_MAX = 3
-STALLED_FRAME_TICKS_MAX = 30  # a frame of which nothing more comes for so long ends its connection
+ACCEPTS_MAX: Final = 64  # a turn
+ACCEPT_PAUSE_S: Final = 0.1
+DESCRIPTORS_SPARE: Final = 128  # kept for the log and the rest of the broker
+TICK_SECONDS: Final = 1.0
+CROWDED_FRAME_TICKS_MAX: Final = 3
+STALLED_FRAME_TICKS_MAX: Final = 30  # a frame of which nothing more comes for so long ends its connection
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ anyone subscribes to goes to exactly one of its subscribers. Deterministic: memb
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.coordinator.consumer_group_member import Partitions
 from headrace.coordinator.mixed_assignor import assign_mixed
@@ -108,4 +108,4 @@ def _by_topic(partitions: Sequence[Placed], ids: Sequence[uuid.UUID]) -> Partiti
     return {ids[place]: frozenset(numbers) for place, numbers in grouped.items()}
 
 
-ASSIGNORS: Mapping[str, Callable[[Wishes, Counts], Targets]] = {"uniform": uniform, "range": range_}
+ASSIGNORS: Final[Mapping[str, Callable[[Wishes, Counts], Targets]]] = {"uniform": uniform, "range": range_}

@@ -1,6 +1,7 @@
 """What each request does to a classic group. See `group_state` for the states, and for the theory."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from headrace.coordinator.deadlines import Now
 from headrace.coordinator.group_effects import (
@@ -28,7 +29,9 @@ from headrace.protocol.error_codes import (
     UNKNOWN_MEMBER_ID,
 )
 
-NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000  # a new member that waits longer is forgotten; if it still lives it joins again
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = (
+    300_000  # a new member that waits longer is forgotten; if it still lives it joins again
+)
 
 
 class ClassicGroup(GroupState):

@@ -4,9 +4,9 @@ Deadlines are in milliseconds of a clock that never jumps; a session must not en
 """
 
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-NEVER = 1 << 62
+NEVER: Final = 1 << 62
 
 
 class Now:

@@ -5,6 +5,7 @@ Nothing here changes the group, except `restore`, which makes it what a record s
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 from headrace.coordinator.deadlines import Now
 from headrace.coordinator.group_effects import Body
@@ -23,7 +24,7 @@ from headrace.protocol.error_codes import (
     UNKNOWN_MEMBER_ID,
 )
 
-CONSUMER = "consumer"  # the protocol type of consumers: the only one whose metadata the broker looks into
+CONSUMER: Final = "consumer"  # the protocol type of consumers: the only one whose metadata the broker looks into
 
 
 class State(StrEnum):

@@ -1,6 +1,7 @@
 """Offsets and the groups that they belong to: who may commit them, look at them and delete them."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from headrace.coordinator.consumer_group_state import ConsumerGroup
 from headrace.coordinator.consumer_groups import ConsumerGroups
@@ -11,7 +12,7 @@ from headrace.coordinator.offset_requests import AnswerCodes, OffsetRequests, re
 from headrace.coordinator.offset_store import Entry, TopicPartition
 from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, ILLEGAL_GENERATION, NONE
 
-NOT_FOUND_SINCE = 9  # of OffsetCommit: before, a group that is not there has an illegal generation
+NOT_FOUND_SINCE: Final = 9  # of OffsetCommit: before, a group that is not there has an illegal generation
 
 
 class GroupOffsets:

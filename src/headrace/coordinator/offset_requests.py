@@ -6,7 +6,7 @@ what was committed. Topics have names here; ids are the handlers' business.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from headrace.coordinator.journal import Journal, Pair
 from headrace.coordinator.journal_errors import response_code
@@ -23,8 +23,8 @@ from headrace.protocol.error_codes import (
 Body = Mapping[str, object]
 Answer = Callable[[Body], None]
 AnswerCodes = Callable[[list[int]], None]
-NO_OFFSET = -1
-NO_EPOCH = -1
+NO_OFFSET: Final = -1
+NO_EPOCH: Final = -1
 
 
 class _Commit:

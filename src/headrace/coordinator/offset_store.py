@@ -12,7 +12,7 @@ A tombstone takes the pending offsets of its partition along. A marker ends a tr
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from headrace.coordinator.group_records import CommittedOffset, OffsetCommitRecord, encode_offset_commit
 from headrace.coordinator.journal import COMMIT, JournalRecord, Pair
@@ -22,7 +22,7 @@ __all__ = ["CommittedOffset", "Entry", "OffsetStore", "TopicPartition"]
 
 TopicPartition = tuple[str, int]
 Entry = tuple[str, int, CommittedOffset]  # topic, partition, what is committed
-NO_PRODUCER = -1
+NO_PRODUCER: Final = -1
 
 
 class _Pending:

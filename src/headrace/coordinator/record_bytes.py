@@ -7,17 +7,17 @@ into tagged fields that we do not know is passed over, as Kafka passes over it.
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from headrace.core.errors import HeadraceError, PeerError
 from headrace.protocol.error_codes import UNKNOWN_SERVER_ERROR
 from headrace.protocol.wire import I16, I32, I64, uvarint
 
-STRING_BYTES_MAX = 0x7FFF  # of the old encoding, which all keys have
-NO_TAGS = b"\x00"
-NO_TEXT = b"\x01"  # an empty string of the flexible encoding
-NO_ID = uuid.UUID(int=0)
-_I8 = Struct(">b")
+STRING_BYTES_MAX: Final = 0x7FFF  # of the old encoding, which all keys have
+NO_TAGS: Final = b"\x00"
+NO_TEXT: Final = b"\x01"  # an empty string of the flexible encoding
+NO_ID: Final = uuid.UUID(int=0)
+_I8: Final = Struct(">b")
 
 T = TypeVar("T")
 

@@ -4,6 +4,8 @@ Pure decisions on bytes; a batch that passes may have been stamped with the brok
 decided in `protocol/batch`.
 """
 
+from typing import Final
+
 from headrace.core.errors import PeerError, RecordsError
 from headrace.log.config import LogConfig
 from headrace.protocol.batch import LOG_APPEND_TIME, BatchHeader, stamp_append_time, stamp_attributes
@@ -11,7 +13,7 @@ from headrace.protocol.error_codes import INVALID_RECORD, INVALID_TIMESTAMP, MES
 from headrace.protocol.record_spans import inflate, spans
 from headrace.protocol.records import iter_records
 
-NAMED_RECORDS_MAX = 3  # in the message for the whole batch
+NAMED_RECORDS_MAX: Final = 3  # in the message for the whole batch
 
 
 def too_large(name: str, size: int, config: LogConfig) -> PeerError:

@@ -10,14 +10,15 @@ import errno
 import logging
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from headrace.core.errors import InvariantError, StorageError
 from headrace.core.files import Disk, OpenFile
 from headrace.log.group import Group
 from headrace.log.partition_log import PartitionLog
 
-INLINE_BYTES_MAX = 48 << 10
-FLUSHES_MAX = 4  # logs at a time: a log that is being flushed keeps its files open, one that waits does not
+INLINE_BYTES_MAX: Final = 48 << 10
+FLUSHES_MAX: Final = 4  # logs at a time: a log that is being flushed keeps its files open, one that waits does not
 
 Job = Callable[[], object]
 Submit = Callable[[Job, Callable[[object, BaseException | None], None]], None]

@@ -13,7 +13,7 @@ Only the event loop touches this object; threads get file descriptors and bytes,
 import logging
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.core.errors import InvariantError, PeerError, StorageError
 from headrace.core.files import OpenFile, OpenFiles
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SMALL_BYTES_MAX = 256 << 10
-RELATIVE_OFFSET_MAX = (1 << 31) - 1  # an index entry holds an offset as 32 bits above the segment's base
+SMALL_BYTES_MAX: Final = 256 << 10
+RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1  # an index entry holds an offset as 32 bits above the segment's base
 
 
 class PartitionLog:
@@ -540,4 +540,4 @@ class PartitionLog:
         return data
 
 
-_CODECS = {"producer": -1, "uncompressed": 0, "none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+_CODECS: Final = {"producer": -1, "uncompressed": 0, "none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

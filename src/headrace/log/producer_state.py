@@ -13,23 +13,23 @@ only.
 import struct
 from collections.abc import Iterable
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER
 
-SEQUENCE_MAX = (1 << 31) - 1
-BATCHES_KEPT_MAX = 5  # what a client may have in flight
-PRODUCERS_MAX = 100_000
+SEQUENCE_MAX: Final = (1 << 31) - 1
+BATCHES_KEPT_MAX: Final = 5  # what a client may have in flight
+PRODUCERS_MAX: Final = 100_000
 
-_SNAPSHOT_VERSION = 1
-_SNAPSHOT_HEADER = struct.Struct(">hIi")  # version, CRC of all that follows it, number of entries
-_CRC_END = 6
+_SNAPSHOT_VERSION: Final = 1
+_SNAPSHOT_HEADER: Final = struct.Struct(">hIi")  # version, CRC of all that follows it, number of entries
+_CRC_END: Final = 6
 # producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first offset of
 # the open transaction
-_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+_SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 class Duplicate(NamedTuple):

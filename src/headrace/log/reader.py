@@ -8,7 +8,7 @@ begin is remembered, so that a sequential reader needs no look-up: reading costs
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.core.files import OpenFile
 from headrace.log.segment import LENGTH_PREFIX_BYTES, Segment
@@ -16,11 +16,13 @@ from headrace.log.segment import LENGTH_PREFIX_BYTES, Segment
 if TYPE_CHECKING:
     from headrace.log.partition_log import PartitionLog
 
-COPIED_BYTES_MAX = 96 << 10  # up to this size a copy is cheaper than sendfile (measured: they meet around 64 to 128 KB)
-CURSORS_MAX = 32
-WALKED_BATCHES_MAX = 24  # more headers than this are not looked at to find the end of a read
+COPIED_BYTES_MAX: Final = (
+    96 << 10
+)  # up to this size a copy is cheaper than sendfile (measured: they meet at 64 to 128 KB)
+CURSORS_MAX: Final = 32
+WALKED_BATCHES_MAX: Final = 24  # more headers than this are not looked at to find the end of a read
 
-_LENGTH = Struct(">8xi")
+_LENGTH: Final = Struct(">8xi")
 
 
 class Slice:

@@ -6,20 +6,21 @@ readers may see; what is staged but not yet written lies beyond it.
 
 import os
 from struct import Struct
+from typing import Final
 
 from headrace.core.files import OpenFile, OpenFiles
 from headrace.log.config import NEVER
 from headrace.log.sparse_index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from headrace.log.transactions import AbortedIndex
 
-SCAN_BYTES = 4096
-_HEAD = Struct(">qi11xi")  # base offset, length, last offset delta
-_HEAD_BYTES = 27
-_TIMED_HEAD = Struct(">qi11xi8xq")  # and the largest timestamp
-_TIMED_HEAD_BYTES = _TIMED_HEAD.size
-LENGTH_PREFIX_BYTES = 12
-SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")  # the files that a segment may have
-UNINDEXED_BYTES_MAX = 16 << 10
+SCAN_BYTES: Final = 4096
+_HEAD: Final = Struct(">qi11xi")  # base offset, length, last offset delta
+_HEAD_BYTES: Final = 27
+_TIMED_HEAD: Final = Struct(">qi11xi8xq")  # and the largest timestamp
+_TIMED_HEAD_BYTES: Final = _TIMED_HEAD.size
+LENGTH_PREFIX_BYTES: Final = 12
+SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex")  # the files that a segment may have
+UNINDEXED_BYTES_MAX: Final = 16 << 10
 
 
 def segment_name(base_offset: int) -> str:

@@ -6,12 +6,13 @@ made again from the log. Look-ups on the written part are a binary search by pre
 """
 
 from struct import Struct
+from typing import Final
 
 from headrace.core.files import PASSING_ERRORS, OpenFiles
 
-SPILL_BYTES = 1024  # so much of an index waits in memory, at most
-_NEAR_ENTRIES = 128
-_BLOCK_ENTRIES = 64  # the last steps of a search are made in one block
+SPILL_BYTES: Final = 1024  # so much of an index waits in memory, at most
+_NEAR_ENTRIES: Final = 128
+_BLOCK_ENTRIES: Final = 64  # the last steps of a search are made in one block
 
 
 class SparseIndex:
@@ -139,5 +140,5 @@ def _floor(data: bytes | bytearray, entry: Struct, key: int, field: int) -> int:
     return low - 1
 
 
-OFFSET_ENTRY = Struct(">ii")  # offset less the segment's base, position in the .log file
-TIME_ENTRY = Struct(">qi")  # timestamp, offset less the segment's base
+OFFSET_ENTRY: Final = Struct(">ii")  # offset less the segment's base, position in the .log file
+TIME_ENTRY: Final = Struct(">qi")  # timestamp, offset less the segment's base

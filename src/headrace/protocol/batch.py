@@ -8,7 +8,7 @@ the CRC), and the same bytes go to the disk and back to readers. Nothing here lo
 """
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -19,26 +19,26 @@ from headrace.protocol.error_codes import (
     UNSUPPORTED_COMPRESSION_TYPE,
 )
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
-HEADER_BYTES = HEADER.size  # 61
-LENGTH_PREFIX_BYTES = 12  # base offset and length itself: what `length` does not count
-CRC_END = 21  # the CRC covers everything from the attributes on
-MAGIC = 2
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES: Final = HEADER.size  # 61
+LENGTH_PREFIX_BYTES: Final = 12  # base offset and length itself: what `length` does not count
+CRC_END: Final = 21  # the CRC covers everything from the attributes on
+MAGIC: Final = 2
 
-RECORD_BYTES_MIN = 14  # what Kafka takes for the shortest that can be a record of any format
+RECORD_BYTES_MIN: Final = 14  # what Kafka takes for the shortest that can be a record of any format
 
-CODEC_MASK = 0x07
-CODEC_MAX = 4
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-DELETE_HORIZON = 0x40
+CODEC_MASK: Final = 0x07
+CODEC_MAX: Final = 4
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
 
-STAMP = struct.Struct(">qii")  # base offset, length, leader epoch: what a broker writes over, outside the CRC
-PRODUCER = struct.Struct(">qh")  # producer id and epoch
-PRODUCER_AT = 43
-_CRC_AND_ATTRIBUTES = struct.Struct(">Ih")
-_MAX_TIMESTAMP = struct.Struct(">q")
+STAMP: Final = struct.Struct(">qii")  # base offset, length, leader epoch: what a broker writes over, outside the CRC
+PRODUCER: Final = struct.Struct(">qh")  # producer id and epoch
+PRODUCER_AT: Final = 43
+_CRC_AND_ATTRIBUTES: Final = struct.Struct(">Ih")
+_MAX_TIMESTAMP: Final = struct.Struct(">q")
 
 Buffer = bytearray | memoryview
 

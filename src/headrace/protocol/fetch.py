@@ -9,7 +9,7 @@ Byte for byte what kio reads and writes; the tests hold it to that.
 import functools
 from struct import Struct
 from struct import error as struct_error
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.protocol.wire import (
     I16,
@@ -24,25 +24,26 @@ from headrace.protocol.wire import (
     uvarint,
 )
 
-KEY = 1
-LOW, HIGH = 4, 18
-FLEXIBLE_FROM = 12
-TOPIC_IDS_FROM = 13
+KEY: Final = 1
+LOW: Final = 4
+HIGH: Final = 18
+FLEXIBLE_FROM: Final = 12
+TOPIC_IDS_FROM: Final = 13
 
-_WAIT_MIN_MAX_ISOLATION = Struct(">iiib")
-_HEAD_V4 = Struct(">iiiibi")  # replica, wait, least and most bytes, isolation, number of topics
-_HEAD_V7 = Struct(">iiiibiii")  # the same, with session id and epoch before the topics
-_SESSION = Struct(">ii")
-_V4 = Struct(">iqi")  # partition, offset, bytes
-_V5 = Struct(">iqqi")  # partition, offset, log start, bytes
-_V9 = Struct(">iiqqi")  # partition, leader epoch, offset, log start, bytes
-_V12 = Struct(">iiqiqi")  # partition, leader epoch, offset, last fetched epoch, log start, bytes
-_OUT_V4 = Struct(">ihqq")
-_OUT_V5 = Struct(">ihqqq")
-_EPOCH_END = Struct(">iq")
-_ABORTED = Struct(">qq")
-_ID = Struct(">i")
-_ARRAY_MAX = 1 << 20
+_WAIT_MIN_MAX_ISOLATION: Final = Struct(">iiib")
+_HEAD_V4: Final = Struct(">iiiibi")  # replica, wait, least and most bytes, isolation, number of topics
+_HEAD_V7: Final = Struct(">iiiibiii")  # the same, with session id and epoch before the topics
+_SESSION: Final = Struct(">ii")
+_V4: Final = Struct(">iqi")  # partition, offset, bytes
+_V5: Final = Struct(">iqqi")  # partition, offset, log start, bytes
+_V9: Final = Struct(">iiqqi")  # partition, leader epoch, offset, log start, bytes
+_V12: Final = Struct(">iiqiqi")  # partition, leader epoch, offset, last fetched epoch, log start, bytes
+_OUT_V4: Final = Struct(">ihqq")
+_OUT_V5: Final = Struct(">ihqqq")
+_EPOCH_END: Final = Struct(">iq")
+_ABORTED: Final = Struct(">qq")
+_ID: Final = Struct(">i")
+_ARRAY_MAX: Final = 1 << 20
 
 TopicKey = str | bytes
 

@@ -6,17 +6,18 @@ grows with what really arrives, so that a length that is a lie costs nothing. No
 """
 
 from struct import Struct
+from typing import Final
 
-LENGTH = Struct(">i")
-LENGTH_BYTES = 4
-ARENA_BYTES = 2 << 20
-ROOM_BYTES_MIN = 64 << 10  # a read gets at least this much room; below it, the arena is changed
-READ_BYTES_MAX = 512 << 10
-FIRST_BUFFER_BYTES = 1 << 20
-EARNEST_BYTES = 16 << 10  # who has sent this much of a frame is believed to send the rest
-HELD_BYTES_MIN = 64 << 10  # smaller unfinished frames do not count as held
-SPARE_ARENAS_MAX = 4
-SPARE_BYTES_MAX = 8 << 20
+LENGTH: Final = Struct(">i")
+LENGTH_BYTES: Final = 4
+ARENA_BYTES: Final = 2 << 20
+ROOM_BYTES_MIN: Final = 64 << 10  # a read gets at least this much room; below it, the arena is changed
+READ_BYTES_MAX: Final = 512 << 10
+FIRST_BUFFER_BYTES: Final = 1 << 20
+EARNEST_BYTES: Final = 16 << 10  # who has sent this much of a frame is believed to send the rest
+HELD_BYTES_MIN: Final = 64 << 10  # smaller unfinished frames do not count as held
+SPARE_ARENAS_MAX: Final = 4
+SPARE_BYTES_MAX: Final = 8 << 20
 
 
 class Chunk:

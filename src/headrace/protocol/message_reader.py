@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from headrace.core.errors import InvariantError
@@ -206,8 +206,8 @@ class _Sized(Reader):
 
 
 Unpack = Callable[[bytes, int], tuple[Any, ...]]
-_INT16: Unpack = struct.Struct(">h").unpack_from
-_INT32: Unpack = struct.Struct(">i").unpack_from
+_INT16: Final[Unpack] = struct.Struct(">h").unpack_from
+_INT32: Final[Unpack] = struct.Struct(">i").unpack_from
 
 
 def _read_int(unpack: Unpack, data: bytes, at: int, size: int) -> tuple[int, int]:
@@ -239,7 +239,7 @@ class _Converted(Reader):
         return self._convert(value), at
 
 
-_EPOCH = datetime.fromtimestamp(0, UTC)
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 def _datetime(ms: int) -> datetime:
@@ -250,7 +250,7 @@ def _datetime(ms: int) -> datetime:
 
 
 # Kafka's type: (struct code, what to make of the number; None: nothing).
-_FIXED: dict[str, tuple[str, Callable[[Any], Any] | None]] = {
+_FIXED: Final[dict[str, tuple[str, Callable[[Any], Any] | None]]] = {
     "bool": ("?", None),
     "int8": ("b", None),
     "int16": ("h", None),

@@ -8,13 +8,13 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from headrace.core.errors import InvariantError
 from headrace.protocol.message_fields import Default, SchemaField, schema_fields
 
-_ZERO_UUID = bytes(16)
-_NULL = b"\x00"  # of the flexible encoding, whatever it is that is absent
+_ZERO_UUID: Final = bytes(16)
+_NULL: Final = b"\x00"  # of the flexible encoding, whatever it is that is absent
 
 
 def write_uvarint(out: bytearray, value: int) -> None:
@@ -209,8 +209,8 @@ class _Converted(Writer):
         out += self._pack(self._convert(value))
 
 
-_INT16 = struct.Struct(">h").pack
-_INT32 = struct.Struct(">i").pack
+_INT16: Final = struct.Struct(">h").pack
+_INT32: Final = struct.Struct(">i").pack
 
 
 def _uuid_bytes(value: Any) -> bytes:
@@ -227,7 +227,7 @@ def _epoch_milliseconds(value: Any) -> int:
     return round(value.timestamp() * 1000) if isinstance(value, datetime) else value
 
 
-_CODES = {
+_CODES: Final = {
     "bool": "?",
     "int8": "b",
     "int16": "h",
@@ -242,7 +242,7 @@ _CODES = {
     "timedelta_i64": "q",
     "datetime_i64": "q",
 }
-_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+_CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
     "uuid": _uuid_bytes,
     "timedelta_i32": _milliseconds,
     "timedelta_i64": _milliseconds,

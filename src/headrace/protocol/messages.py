@@ -9,14 +9,14 @@ import functools
 import struct
 import sys
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from headrace.protocol.message_reader import Reader, compile_reader
 from headrace.protocol.message_writer import Writer, compile_writer
 
-API_VERSIONS = 18
+API_VERSIONS: Final = 18
 
-_CORRELATION_ID = struct.Struct(">i").pack
+_CORRELATION_ID: Final = struct.Struct(">i").pack
 
 
 def decode_request(api_key: int, version: int, data: bytes | memoryview, offset: int) -> Any:

@@ -9,7 +9,7 @@ Byte for byte what kio reads and writes; the tests hold it to that.
 import functools
 from struct import Struct
 from struct import error as struct_error
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.protocol.wire import (
     I16,
@@ -26,18 +26,19 @@ from headrace.protocol.wire import (
     uvarint,
 )
 
-KEY = 0
-LOW, HIGH = 3, 13
-FLEXIBLE_FROM = 9
-TOPIC_IDS_FROM = 13
+KEY: Final = 0
+LOW: Final = 3
+HIGH: Final = 13
+FLEXIBLE_FROM: Final = 9
+TOPIC_IDS_FROM: Final = 13
 
-_ACKS_TIMEOUT = Struct(">hi")
-_ACKS_TIMEOUT_COUNT = Struct(">hii")
-_LENGTH_ID = Struct(">ii")
-_INDEX_SIZE = Struct(">ii")
-_ANSWER = Struct(">ihqq")
-_ANSWER_V5 = Struct(">ihqqq")
-_ARRAY_MAX = 1 << 20  # more topics or partitions than this in one request is garbage
+_ACKS_TIMEOUT: Final = Struct(">hi")
+_ACKS_TIMEOUT_COUNT: Final = Struct(">hii")
+_LENGTH_ID: Final = Struct(">ii")
+_INDEX_SIZE: Final = Struct(">ii")
+_ANSWER: Final = Struct(">ihqq")
+_ANSWER_V5: Final = Struct(">ihqqq")
+_ARRAY_MAX: Final = 1 << 20  # more topics or partitions than this in one request is garbage
 
 TopicKey = str | bytes  # a name, or from v13 on the sixteen bytes of an id
 Wanted = tuple[TopicKey, list[tuple[int, int, int]]]  # topic, [(partition, start and end of its batch)]
@@ -55,7 +56,7 @@ class Refusal(NamedTuple):
 
 
 Answer = tuple[TopicKey, Numbers, Refusal | None]  # what became of one partition's batch
-_TAKEN = Refusal(None)
+_TAKEN: Final = Refusal(None)
 
 
 def refused(key: TopicKey, partition: int, error: int, refusal: Refusal) -> Answer:

@@ -5,13 +5,14 @@ malformed bytes raise `PeerError` (CORRUPT_MESSAGE) only.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from headrace.core.errors import PeerError
 from headrace.protocol.batch import CODEC_MASK, HEADER_BYTES, BatchHeader
 from headrace.protocol.compression import decompress
 from headrace.protocol.error_codes import CORRUPT_MESSAGE
 
-_VARLONG_BYTES_MAX = 10
+_VARLONG_BYTES_MAX: Final = 10
 
 
 # One record in the inflated bytes of its batch, as a bare tuple since there are so many: where it begins (its length),

@@ -6,7 +6,7 @@ CRC was checked before, yet nothing is trusted: malformed bytes raise `PeerError
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -29,7 +29,7 @@ from headrace.protocol.error_codes import CORRUPT_MESSAGE
 _LENGTH_AT, _CRC_AT = 8, 17
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
-_VARLONG_BYTES_MAX = 10
+_VARLONG_BYTES_MAX: Final = 10
 
 Buffer = bytes | bytearray | memoryview
 

@@ -1,10 +1,11 @@
 """The few primitives that the hand-made codecs share."""
 
 from struct import Struct
+from typing import Final
 
-I16 = Struct(">h")
-I32 = Struct(">i")
-I64 = Struct(">q")
+I16: Final = Struct(">h")
+I32: Final = Struct(">i")
+I64: Final = Struct(">q")
 
 
 class MalformedError(Exception):

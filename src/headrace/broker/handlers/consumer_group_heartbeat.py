@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.client_host import client_host
@@ -18,8 +18,8 @@ from headrace.coordinator.consumer_group_requests import Heartbeat
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
-_MS = timedelta(milliseconds=1)
-_NO_ID = uuid.UUID(int=0)
+_MS: Final = timedelta(milliseconds=1)
+_NO_ID: Final = uuid.UUID(int=0)
 
 
 def handle(node: Node, request: Request) -> Body | Later:
@@ -46,4 +46,4 @@ def handle(node: Node, request: Request) -> Body | Later:
     return soon.result()
 
 
-API = Api(key=68, name="ConsumerGroupHeartbeat", low=0, high=1, handle=handle)
+API: Final = Api(key=68, name="ConsumerGroupHeartbeat", low=0, high=1, handle=handle)

@@ -8,7 +8,7 @@ partition grows.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.purgatory import FetchWait
 from headrace.core.errors import PeerError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.broker.outbox import Part
     from headrace.broker.partition import Partition
 
-COPIES_BYTES_MAX = 512 << 10  # an answer holds at most so many record bytes in memory; the rest stays in files
+COPIES_BYTES_MAX: Final = 512 << 10  # an answer holds at most so many record bytes in memory; the rest stays in files
 
 Answer = tuple[TopicKey, Fetched, Run | None]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.offset_topics import Sorted, with_ids
@@ -34,9 +34,9 @@ from headrace.protocol.offset_commit import (
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
-NO_TIME_MS = -1
-TIME_MS_MAX = 2**63 - 1
-ANSWERS_MAX = 4096  # that are kept encoded: the same partition is committed again and again
+NO_TIME_MS: Final = -1
+TIME_MS_MAX: Final = 2**63 - 1
+ANSWERS_MAX: Final = 4096  # that are kept encoded: the same partition is committed again and again
 
 
 def handle(node: Node, request: Request) -> Body | Later:
@@ -103,4 +103,4 @@ def _answer_for_one(version: int, key: TopicKey, partition: int, code: int) -> b
 
 _decoder = OffsetCommitDecoder()
 
-API = Api(key=KEY, name="OffsetCommit", low=LOW, high=HIGH, handle=handle, decode=_decoder.decode)
+API: Final = Api(key=KEY, name="OffsetCommit", low=LOW, high=HIGH, handle=handle, decode=_decoder.decode)

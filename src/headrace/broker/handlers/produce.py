@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.connection import Slot
 from headrace.broker.handlers.transaction_errors import IMPLICIT_SINCE, for_produce
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headrace.broker.topics import Topic
     from headrace.log.partition_log import PartitionLog
 
-_ATTRIBUTES = 22  # the low byte of a batch's attributes
+_ATTRIBUTES: Final = 22  # the low byte of a batch's attributes
 
 Packed = dict[int, bytearray | PeerError]  # by where a batch starts: what stands for it, or why it is refused
 
