@@ -80,12 +80,7 @@ class GroupOffsets:
             refusal = codes[0] if entries and not wanted else NONE
             self._requests.commit(group.group_id, entries, answer, producer=producer, refusal=refusal)
             return
-
-        def merged(answered: list[int]) -> None:
-            rest = iter(answered)
-            answer([code if code != NONE else next(rest) for code in codes])
-
-        self._requests.commit(group.group_id, wanted, merged, producer=producer)
+        self._requests.commit(group.group_id, wanted, _completed(codes, answer), producer=producer)
 
     def fetch(
         self,
@@ -111,3 +106,13 @@ class GroupOffsets:
             answer(refused_delete(code))
         else:
             self._requests.delete(group_id, partitions, classic.subscribes_to, answer)
+
+
+def _completed(codes: Sequence[int], answer: AnswerCodes) -> AnswerCodes:
+    """Takes the codes of what was committed; what was not committed has its own already."""
+
+    def complete(committed: list[int]) -> None:
+        rest = iter(committed)
+        answer([code if code != NONE else next(rest) for code in codes])
+
+    return complete

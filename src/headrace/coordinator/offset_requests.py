@@ -88,7 +88,9 @@ class OffsetRequests:
             answer([refusal] * len(entries))
             return
         codes = [NONE if self._fits(entry[2].metadata) else OFFSET_METADATA_TOO_LARGE for entry in entries]
-        fitting = [entry for entry, code in zip(entries, codes, strict=True) if code == NONE]
+        fitting = entries
+        if OFFSET_METADATA_TOO_LARGE in codes:
+            fitting = [entry for entry, code in zip(entries, codes, strict=True) if code == NONE]
         if not fitting:
             answer(codes)
             return

@@ -6,23 +6,30 @@ It reads what kio reads, and the tests hold it to that; whatever is wrong with t
 """
 
 from struct import Struct
+from typing import Final
 
 from headrace.protocol.message_reader import read_uvarint
 
-KEY = 8
-LOW, HIGH = 2, 10
-LIFETIME_UP_TO, LEADER_EPOCH_FROM, INSTANCE_FROM, FLEXIBLE_FROM, TOPIC_IDS_FROM = 4, 6, 7, 8, 10
-NO_LIFETIME_MS = NO_EPOCH = -1
+KEY: Final = 8
+LOW: Final = 2
+HIGH: Final = 10
+LIFETIME_UP_TO: Final = 4
+LEADER_EPOCH_FROM: Final = 6
+INSTANCE_FROM: Final = 7
+FLEXIBLE_FROM: Final = 8
+TOPIC_IDS_FROM: Final = 10
+NO_LIFETIME_MS: Final = -1
+NO_EPOCH: Final = -1
 
 _I16, _I32, _I64 = Struct(">h"), Struct(">i"), Struct(">q")
-_INDEX_OFFSET = Struct(">iq")
-_INDEX_OFFSET_EPOCH = Struct(">iqi")
-_ENDS = (b"\x01\0\0\0", b"\0\0\0\0")  # metadata that is empty or absent, then no tagged fields, three times over
-_LAST_BYTES = _INDEX_OFFSET_EPOCH.size + 4
-_PARTITION_BYTES_MIN = 14  # in the shortest of its forms
+_INDEX_OFFSET: Final = Struct(">iq")
+_INDEX_OFFSET_EPOCH: Final = Struct(">iqi")
+_ENDS: Final = (b"\x01\0\0\0", b"\0\0\0\0")  # metadata that is empty or absent, then no tagged fields, three times over
+_LAST_BYTES: Final = _INDEX_OFFSET_EPOCH.size + 4
+_PARTITION_BYTES_MIN: Final = 14  # in the shortest of its forms
 
-KNOWN_MAX = 4096  # beginnings that are remembered
-_KNOWN_BYTES_MAX = 512  # the longest of them
+KNOWN_MAX: Final = 4096  # beginnings that are remembered
+_KNOWN_BYTES_MAX: Final = 512  # the longest of them
 
 TopicKey = str | bytes  # a name, or from v10 on the sixteen bytes of an id
 Offset = tuple[int, int, int, str]  # partition, offset, leader epoch, metadata

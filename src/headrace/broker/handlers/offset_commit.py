@@ -59,16 +59,30 @@ def handle(node: Node, request: Request) -> Body | Later:
                 found.refuse({"name": key}, index, UNKNOWN_TOPIC_OR_PARTITION)
     if not entries:
         return {"topics": found.merge(())}
-    soon = Soon()
-
-    def answer(codes: list[int]) -> None:
-        if len(entries) == 1 and not found.refuses:
-            soon(_answer_for_one(request.version, topics[0][0], entries[0][1], codes[0]))
-        else:
-            soon({"topics": found.merge(_answered(request.version, entries, codes))})
-
+    answer = _Answer(request.version, topics[0][0], entries, found)
     node.groups.commit_offsets(group_id, member_id, generation, instance_id, entries, answer, version=request.version)
-    return soon.result()
+    return answer.soon.result()
+
+
+class _Answer:
+    """What the group's codes become. Not a function inside `handle`: compiled, that would be a cycle of references for
+    each request, and the garbage collector would take a fifth of the broker's time."""
+
+    __slots__ = ("_entries", "_found", "_key", "_version", "soon")
+
+    def __init__(self, version: int, key: TopicKey, entries: list[Entry], found: Sorted) -> None:
+        self._version = version
+        self._key = key  # of the first topic
+        self._entries = entries
+        self._found = found
+        self.soon = Soon()
+
+    def __call__(self, codes: list[int]) -> None:
+        entries = self._entries
+        if len(entries) == 1 and not self._found.refuses:
+            self.soon(_answer_for_one(self._version, self._key, entries[0][1], codes[0]))
+        else:
+            self.soon({"topics": self._found.merge(_answered(self._version, entries, codes))})
 
 
 def _answered(version: int, entries: list[Entry], codes: list[int]) -> list[Mapping[str, Any]]:
