@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Callable
 
@@ -95,6 +96,18 @@ def test_a_prompt_is_shown_at_a_terminal_only_and_ctrl_c_keeps_what_was_typed(
     assert "Traceback" not in terminal.screen
     assert read(bootstrap, topic, 1) == [(None, b"typed")]
     assert ok(PRODUCER, *here, "--topic", topic, stdin="piped\n").out == ""
+
+
+def test_what_was_read_is_sent_when_the_producer_is_stopped(
+    bootstrap: str, here: tuple[str, str], make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    with Terminal(PRODUCER, *here, "--topic", topic, "--timeout", 60_000) as terminal:
+        terminal.type("waits for others to join\n")
+        terminal.read_until("join\r\n>")  # the next prompt: the line is in the producer's hands
+        terminal.kill(signal.SIGTERM)
+        assert terminal.end() == 143
+    assert read(bootstrap, topic, 1) == [(None, b"waits for others to join")]
 
 
 def test_a_terminal_shows_what_comes_while_it_comes(
@@ -256,8 +269,6 @@ def test_the_internal_topics_are_shown_as_json(
 
 
 def test_the_consumer_ends_cleanly_on_sigterm(bootstrap: str, here: tuple[str, str], make_topic: MakeTopic) -> None:
-    import signal
-
     topic = make_topic()
     send(bootstrap, topic, ["x"])
     with Running(CONSUMER, *here, "--topic", topic, "--from-beginning", "--enable-systest-events") as consumer:
