@@ -103,10 +103,12 @@ def test_what_was_read_is_sent_when_the_producer_is_stopped(
 ) -> None:
     topic = make_topic()
     with Terminal(PRODUCER, *here, "--topic", topic, "--timeout", 60_000) as terminal:
+        terminal.read_until(">")  # else the terminal itself would echo the line before
         terminal.type("waits for others to join\n")
         terminal.read_until("join\r\n>")  # the next prompt: the line is in the producer's hands
         terminal.kill(signal.SIGTERM)
         assert terminal.end() == 143
+    assert "Error" not in terminal.screen
     assert read(bootstrap, topic, 1) == [(None, b"waits for others to join")]
 
 

@@ -240,9 +240,8 @@ class _Console:
             self._flush()
 
     def _flush(self) -> None:
-        """Waits for every answer. librdkafka gives each record up in time, so this ends."""
-        while len(self._producer):
-            self._producer.poll(_POLL_S)
+        """Sends at once what waits for company, and waits for every answer. librdkafka gives each record up in time."""
+        while self._producer.flush(_POLL_S):
             self._watch.check(f"{len(self._producer)} messages were not acknowledged")
 
     def _poll(self) -> None:
