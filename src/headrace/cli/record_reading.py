@@ -48,6 +48,7 @@ class RecordReading:
 
         self._plan = plan
         self._away_since: float | None = None
+        self._refusal: OperatorError | None = None
         self._open = set(plan.ends or ())  # partitions whose end has not been reached
         self._at_end: set[Place] = set()
         self._assigned: set[Place] = set()
@@ -63,6 +64,7 @@ class RecordReading:
             "allow.auto.create.topics": False,
             "fetch.wait.max.ms": 100,
             "reconnect.backoff.max.ms": 1000,
+            "topic.metadata.propagation.max.ms": 1000,  # a topic that is deleted is soon said to be
             "error_cb": self._on_error,
             "log_level": 0,
         }
@@ -102,7 +104,7 @@ class RecordReading:
                 self._store(read)
             elif plan.quiet_s_max is not None and now - last > plan.quiet_s_max:
                 return
-            self._check_away(now)
+            self._check_broker(now)
 
     def _begin(self) -> None:
         from confluent_kafka import TopicPartition
@@ -178,7 +180,7 @@ class RecordReading:
 
         where = f"{message.topic()}-{message.partition()}" if message.topic() else ", ".join(self._plan.topics)
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
-            return OperatorError(f"{where} is gone: the topic was deleted while it was read")
+            return OperatorError(f"{where}: the topic was deleted while it was read; {self.count:,} records came")
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             return OperatorError(
                 f"{where}: the records to be read next are no longer there (retention, or deleted); start again, "
@@ -191,10 +193,18 @@ class RecordReading:
 
         if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT) and self._away_since is None:
             self._away_since = time.monotonic()
+        elif error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID):
+            named = ", ".join(self._plan.topics)
+            self._refusal = OperatorError(
+                f"{named}: a topic was deleted while it was read; {self.count:,} records came"
+            )
         elif error.code() == KafkaError._AUTHENTICATION or error.fatal():
-            raise OperatorError(f"the broker refuses: {error.str()}")
+            self._refusal = OperatorError(f"the broker refuses: {error.str()}")
 
-    def _check_away(self, now: float) -> None:
+    def _check_broker(self, now: float) -> None:
+        """What librdkafka said aside: raised here, since an error must not come out of its callback."""
+        if self._refusal is not None:
+            raise self._refusal
         if self._away_since is not None and now - self._away_since > AWAY_S_MAX:
             raise OperatorError(
                 f"no broker answered for {AWAY_S_MAX:g} s; {self.count:,} records were shown before; start it again"
