@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["headrace.testing.plugin"]
+
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "headrace"
 
 

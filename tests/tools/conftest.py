@@ -15,6 +15,7 @@ import pytest
 sys.path.insert(1, str(Path(__file__).parent.parent / "wire"))  # java, eventually, headrace_process, topic_setup
 
 from confluent_kafka.admin import AdminClient
+from headrace_cli import Cli
 from headrace_process import HeadraceProcess
 from java import JavaTools, missing_program
 from topic_setup import create_topic, fresh_name
@@ -47,7 +48,8 @@ def start_headrace(is_headrace: bool, tmp_path: Path) -> Iterator[StartHeadrace]
     started: list[HeadraceProcess] = []
 
     def start(settings: Mapping[str, str] | None = None, **more: object) -> HeadraceProcess:
-        broker = HeadraceProcess(str(tmp_path / f"data-{len(started)}"), SETTINGS | dict(settings or {}), **more)
+        data = str(more.pop("data", tmp_path / f"data-{len(started)}"))
+        broker = HeadraceProcess(data, SETTINGS | dict(settings or {}), **more)
         started.append(broker)
         return broker
 
@@ -90,3 +92,8 @@ def make_topic(request: pytest.FixtureRequest, admin: AdminClient) -> MakeTopic:
         return name
 
     return make
+
+
+@pytest.fixture
+def cli(bootstrap: str) -> Cli:
+    return Cli(bootstrap)

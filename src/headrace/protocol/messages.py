@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from headrace.protocol.message_fields import SchemaField, schema_fields
 from headrace.protocol.message_reader import Reader, compile_reader, read_uvarint
 from headrace.protocol.message_writer import Writer, compile_writer
 
@@ -91,6 +92,11 @@ def known_versions(api_key: int) -> tuple[int, int] | None:
 def api_name(api_key: int) -> str | None:
     """kio's name of an API, `describe_log_dirs`; None if it knows no such key."""
     return cast(str | None, _kio_index().api_key_map.get(api_key))
+
+
+def message_fields(api_key: int, version: int, kind: str) -> list[SchemaField]:
+    """The fields of a `request` or a `response`, for what is made without knowing what it means."""
+    return list(schema_fields(_schema(api_key, version, kind)))
 
 
 def _skip_tags(data: bytes, at: int) -> int:
