@@ -18,8 +18,8 @@ given in `server.properties` (`headrace broker FILE`), in the environment (`log.
 (`log_segment_bytes=…`); the later of these wins. A key that is not known is a warning with the nearest known one, a
 value that is out of bounds ends the start with one line. Settings marked • can be changed while the broker runs
 (`headrace config set`)."""
-TOPICS = """Set when a topic is created (`headrace topic create NAME --set KEY=VALUE`) or later (`headrace topic alter`).
-What a topic does not set comes from the broker's setting, now and after a change of it."""
+TOPICS = """Set when a topic is created (`headrace topic create NAME --set KEY=VALUE`) or later (`headrace topic
+alter`). What a topic does not set comes from the broker's setting, now and after a change of it."""
 HEADER = ("setting", "type", "default", "values", "what it does")
 
 
