@@ -6,20 +6,20 @@ from pathlib import Path
 from page_parts import code, table, whole
 
 RECORDED = Path(__file__).resolve().parent.parent / "reference" / "compatibility.json"
-INTRO = """What the tests in `tests/wire` really sent to a Headrace broker, and what it answered, as recorded while they
-passed (`make compatibility`). A number is an API version that a test of that client went through; an empty cell says
-that this client never asked for it, not that it would fail. The first column of versions is what the broker offers;
-the column of bare requests is a socket of the tests' own, which asks for each version in turn."""
+INTRO = """What the clients in `tests/wire` sent to a Headrace broker and it took, recorded in a run in which every test
+passed (`make compatibility`). A cell has the API versions that the client used; an empty one says that it never asked
+in these tests, not that it would fail. The column `served` is what the broker takes; bare requests come from a socket
+of the tests' own, which asks for the versions that no client uses any more."""
 
 
 def page() -> str:
     recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
     clients = recorded["clients"]
-    header = ("API", "offered", *(client["title"] for client in clients))
+    header = ("API", "served", *(client["title"] for client in clients))
     rows = [
         (
             api["name"],
-            code(_span(range(api["low"], api["high"] + 1))),
+            code(_span(api["versions"])),
             *(_cell(client, api["name"]) for client in clients),
         )
         for api in recorded["apis"]

@@ -12,7 +12,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def code(text: str) -> str:
-    """Inline code; nothing stays nothing. A bar would end a cell, and no escape of it is agreed on."""
+    """Inline code; nothing stays nothing. A bar would end a table's cell, and there is no one way to escape it."""
     if "|" in text:
         return f"<code>{''.join(f'&#{ord(each)};' if each in '|[]<>&*_' else each for each in text)}</code>"
     return f"`{text}`" if text else ""

@@ -17,9 +17,9 @@ given in `server.properties` (`headrace broker FILE`), in the environment (`log.
 `HEADRACE_LOG_SEGMENT_BYTES`), with `headrace up --set KEY=VALUE`, or as an argument of `headrace.Broker`
 (`log_segment_bytes=…`); the later of these wins. A key that is not known is a warning with the nearest known one, a
 value that is out of bounds ends the start with one line. Settings marked • can be changed while the broker runs
-(`kafka-configs.sh --entity-type brokers`)."""
-TOPICS = """Set with `--config` when a topic is created, or later with `kafka-configs.sh --entity-type topics`. What a
-topic does not set comes from the broker's setting, now and after a change of it."""
+(`headrace config set`)."""
+TOPICS = """Set when a topic is created (`headrace topic create NAME --set KEY=VALUE`) or later (`headrace topic
+alter`). What a topic does not set comes from the broker's setting, now and after a change of it."""
 HEADER = ("setting", "type", "default", "values", "what it does")
 
 

@@ -45,6 +45,11 @@ def test_a_run_without_one_of_the_clients_is_refused() -> None:
         document({use for use in WHOLE if use.client != "apache-kafka-java"}, SERVED)
 
 
+def test_a_client_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(IncompleteError, match="'franz-go' is no client that has a title"):
+        document({*WHOLE, Use("franz-go", "1.0", "Fetch", 4)}, SERVED)
+
+
 def test_a_version_that_no_test_asked_for_is_refused() -> None:
     with pytest.raises(IncompleteError, match=r"Produce: versions \[4\] are served, and no test asked for them"):
         document({use for use in WHOLE if (use.api, use.version) != ("Produce", 4)}, SERVED)

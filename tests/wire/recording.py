@@ -20,7 +20,6 @@ TITLES = {
     "aiokafka": "aiokafka",
     "bare": "bare requests",
 }
-BARE_NAMES = ("bare", "raw")  # the tests' own socket, which calls itself raw where it says anything
 
 
 class Use(NamedTuple):
@@ -47,12 +46,11 @@ def document(uses: set[Use], served: Mapping[str, range]) -> dict[str, Any]:
     by_client: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     versions: dict[str, set[str]] = defaultdict(set)
     for use in uses:
-        client = "bare" if use.client in BARE_NAMES else use.client
-        if client not in TITLES:
-            continue  # a name that a test made up
-        by_client[client][use.api].add(use.version)
-        if client != "bare":
-            versions[client].add(use.client_version)
+        if use.client not in TITLES:
+            raise IncompleteError(f"{use.client!r} is no client that has a title; give it one in recording.py")
+        by_client[use.client][use.api].add(use.version)
+        if use.client_version:
+            versions[use.client].add(use.client_version)
     _check_whole(by_client, served)
     return {
         "apis": [{"name": name, "versions": list(each)} for name, each in served.items()],

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from headrace.protocol.framing import Chunk
 
 RECORD_VARIABLE = "HEADRACE_TEST_RECORD"
-BARE = ("bare", "")  # a socket of the tests' own, which does not say who it is
+BARE = ("bare", "")  # a socket of the tests' own
+BARE_IDS = ("raw", "", "\ufffd\ufffd")  # the client ids that it uses: its own, none, and one that is no text
 SOFTWARE_SINCE = 3  # the version of ApiVersions in which a client tells its name
 _HEADER = Struct(">hhih")
-_NAME_AND_VERSION = re.compile(r"(aiokafka|kafka-python)-(\d\S*)")  # client ids of those who tell it there
+_AIOKAFKA = re.compile(r"aiokafka-(?:(\d\S*)|\w+-\d+)")  # it tells its name in its client id only
 
 
 class RecordingRouter(router.Router):
@@ -53,13 +54,15 @@ class RecordingRouter(router.Router):
 
     def _client(self, connection: Connection, key: int, version: int, client_id: str, body: bytes) -> tuple[str, str]:
         known = self._clients.get(id(connection))
-        if key == API_VERSIONS and version >= SOFTWARE_SINCE:
+        if client_id in BARE_IDS and known is None:
+            known = connection, BARE
+        elif key == API_VERSIONS and version >= SOFTWARE_SINCE:
             at = skip_tags(memoryview(body), 0) if request_is_flexible(key, version) else 0
             asked = decode_request(key, version, memoryview(body), at)
             known = connection, (asked.client_software_name, asked.client_software_version)
         elif known is None:
-            told = _NAME_AND_VERSION.fullmatch(client_id)
-            known = connection, (told[1], told[2]) if told else BARE
+            told = _AIOKAFKA.fullmatch(client_id)
+            known = connection, ("aiokafka", told[1] or "") if told else (f"client id {client_id}", "")
         self._clients[id(connection)] = known
         return known[1]
 
