@@ -96,7 +96,8 @@ class _Live(Screen[None]):
 class TopicScreen(_Live):
     CSS = (
         STYLE
-        + "#messages { height: 1fr; } #detail { height: auto; max-height: 50%; border-top: solid $accent; display: none; }"
+        + "#messages { height: 1fr; } "
+        + "#detail { height: auto; max-height: 50%; border-top: solid $accent; display: none; }"
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("f", "follow", "Follow"), *BACK]
 
