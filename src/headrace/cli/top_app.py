@@ -9,6 +9,7 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from headrace.cli.tabling import bytes_text
@@ -21,6 +22,7 @@ BROKER_COLUMNS = ("broker", "address", "leads", "replicas", "size", "disks")
 TOPIC_COLUMNS = ("topic", "partitions", "written/s", "records", "size", "state")
 GROUP_COLUMNS = ("group", "state", "members", "lag", "read/s", "topics")
 SORTS = ("name", "rate", "amount")
+MAIN_ACTIONS = frozenset({"filter", "sort", "internal", "pause", "help"})
 
 
 class TopApp(App[None]):
@@ -36,7 +38,6 @@ class TopApp(App[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "Quit"),
-        Binding("enter", "look_into", "Look into", show=True),
         Binding("slash", "filter", "Filter"),
         Binding("s", "sort", "Sort"),
         Binding("i", "internal", "Internal"),
@@ -57,6 +58,10 @@ class TopApp(App[None]):
         self._ended = threading.Event()
         self._look: Look | None = None
         self._rates = Rates({}, {})
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The keys of the main screen mean nothing on those that it opens."""
+        return action not in MAIN_ACTIONS or len(self.screen_stack) == 1
 
     def compose(self) -> ComposeResult:
         yield Static(f"headrace top  {self._source.where}  …", id="head", markup=False)
@@ -106,13 +111,13 @@ class TopApp(App[None]):
     # ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _failed(self, error: Exception) -> None:
-        banner = self.query_one("#error", Static)
+        banner = self._main.query_one("#error", Static)
         banner.update(f"{error}; trying again every {self._interval_s:g} s")
         banner.display = True
         self._draw_head()
 
     def _seen(self, found: Look) -> None:
-        self.query_one("#error", Static).display = False
+        self._main.query_one("#error", Static).display = False
         self._rates = rates(self._look, found)
         self._look = found
         self._draw()
@@ -136,7 +141,7 @@ class TopApp(App[None]):
         words += ["PAUSED"] if self._paused else []
         words += [f"sorted by {self._sort}"] if self._sort != SORTS[0] else []
         words += [f"filter: {self._pattern}"] if self._pattern else []
-        self.query_one("#head", Static).update("  ".join(words))
+        self._main.query_one("#head", Static).update("  ".join(words))
 
     def _topic_rows(self, found: Look) -> Rows:
         written = self._rates.written
@@ -213,9 +218,9 @@ class TopApp(App[None]):
         self.push_screen(HelpScreen())
 
     def action_filter(self) -> None:
-        entry = self.query_one("#filter", Input)
+        entry = self._main.query_one("#filter", Input)
         entry.display = True
-        entry.focus()
+        self.set_focus(entry)  # now, not soon: what is typed next belongs to it
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._pattern = event.value.strip()
@@ -225,17 +230,22 @@ class TopApp(App[None]):
         self._close_filter()
 
     def on_key(self, event: Any) -> None:
-        if event.key == "escape" and self.query_one("#filter", Input).has_focus:
-            self.query_one("#filter", Input).value = ""
+        if event.key == "escape" and self._main.query_one("#filter", Input).has_focus:
+            self._main.query_one("#filter", Input).value = ""
             self._close_filter()
 
     def _close_filter(self) -> None:
-        self.query_one("#filter", Input).display = False
+        self._main.query_one("#filter", Input).display = False
         self._table("topics").focus()
         self._draw_head()
 
+    @property
+    def _main(self) -> Screen[Any]:
+        """Not the one on top of it: what is looked at goes on being drawn below."""
+        return self.screen_stack[0]
+
     def _table(self, name: str) -> "DataTable[Any]":
-        return self.query_one(f"#{name}", DataTable)
+        return self._main.query_one(f"#{name}", DataTable)
 
 
 def _broker_rows(found: Look) -> Rows:

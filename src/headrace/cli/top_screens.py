@@ -94,7 +94,11 @@ class _Live(Screen[None]):
 
 
 class TopicScreen(_Live):
-    CSS = STYLE + "#detail { height: auto; max-height: 50%; border-top: solid $accent; display: none; }"
+    CSS = f"""
+    {STYLE}
+    #messages {{ height: 1fr; }}
+    #detail {{ height: auto; max-height: 50%; border-top: solid $accent; display: none; }}
+    """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("f", "follow", "Follow"), *BACK]
 
     def __init__(self, topic: str, source: Source) -> None:

@@ -252,8 +252,13 @@ def test_enter_looks_into_a_topics_messages_and_at_one_of_them() -> None:
         await until(pilot, lambda: bool(app.screen.query_one("#detail").display))
         assert 'orders-0 @0  2023-11-14 22:13:20.000  key=k  h=v\n  {"a": 1}' in text(app, "#record")
         assert "not following" in text(app, ".head")
+        await pilot.press("slash", "s", "i", "p", "question_mark")  # keys of the other screen: nothing happens
+        assert isinstance(app.screen, TopicScreen)
+        before = source.asked
+        await until(pilot, lambda: source.asked > before + 1)
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, TopicScreen))
+        assert "PAUSED" not in text(app, "#head")
         assert source.opened[0].stopped.is_set(), "nobody reads on for a screen that is closed"
 
     scenario(source, play)
