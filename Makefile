@@ -40,7 +40,7 @@ reference: install
 
 # The site, in site/; broken links and anchors end it.
 docs: reference
-	$(BIN)/properdocs build --quiet --strict
+	$(BIN)/properdocs build --strict # --quiet would take the warnings away, and with them the strictness
 
 # Which client used which API in which versions, from a run of the wire tests; then `make reference`.
 compatibility: install

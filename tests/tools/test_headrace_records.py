@@ -40,6 +40,7 @@ def test_json_lines_with_their_key_and_files(cli: Cli, topic: str, tmp_path: Pat
 
 
 def test_what_consume_prints_produce_takes(cli: Cli, bootstrap: str, topic: str) -> None:
+    cli.ok("topic", "create", topic)
     send(bootstrap, topic, ["a"], key=b"\xff\x00", headers=[("h", b"1"), ("h", b"2")], timestamp=1_700_000_000_000)
     printed = cli.ok("consume", topic, "--json")
     cli.ok("produce", f"{topic}-2", "--create", "--format", "records", stdin=printed)
@@ -67,6 +68,7 @@ def test_a_record_that_is_too_large_is_named_with_its_line(cli: Cli, bootstrap: 
 
 def test_where_to_begin_and_to_end(cli: Cli, bootstrap: str, topic: str) -> None:
     base = 1_700_000_000_000
+    cli.ok("topic", "create", topic)
     for number in range(10):
         send(bootstrap, topic, [str(number)], timestamp=base + number * 1000)
 
@@ -88,6 +90,7 @@ def test_where_to_begin_and_to_end(cli: Cli, bootstrap: str, topic: str) -> None
 
 
 def test_filters_by_key_and_expression(cli: Cli, bootstrap: str, topic: str) -> None:
+    cli.ok("topic", "create", topic)
     for number in range(6):
         send(bootstrap, topic, [json.dumps({"n": number})], key="even" if number % 2 == 0 else "odd")
 

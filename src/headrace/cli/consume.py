@@ -76,7 +76,7 @@ def consume(
     reach: "Reach",
     as_json: bool,
 ) -> None:
-    r"""Print the records of topics: all that there are, or with --follow those that come.
+    """Print the records of topics: all that there are, or with --follow those that come.
 
     \b
     --where takes an expression over topic, partition, offset, timestamp, key, value (JSON as what it

@@ -12,6 +12,7 @@ from textual.containers import Vertical
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
+from headrace.cli.columns import cut
 from headrace.cli.tabling import bytes_text
 from headrace.cli.top_facts import Look, Rates, rates
 from headrace.cli.top_screens import GroupScreen, HelpScreen, TopicScreen
@@ -21,6 +22,7 @@ from headrace.cli.top_tables import Rows, columns, fill
 BROKER_COLUMNS = ("broker", "address", "leads", "replicas", "size", "disks")
 TOPIC_COLUMNS = ("topic", "partitions", "written/s", "records", "size", "state")
 GROUP_COLUMNS = ("group", "state", "members", "lag", "read/s", "topics")
+NAME_WIDTH_MAX = 40  # so that the numbers beside it are seen; what it opens shows the whole name
 SORTS = ("name", "rate", "amount")
 MAIN_ACTIONS = frozenset({"filter", "sort", "internal", "pause", "help"})
 
@@ -133,14 +135,14 @@ class TopApp(App[None]):
     def _draw_head(self) -> None:
         found = self._look
         words = ["headrace top", self._source.where]
+        words += ["PAUSED"] if self._paused else []
+        words += [f"filter: {self._pattern}"] if self._pattern else []
+        words += [f"sorted by {self._sort}"] if self._sort != SORTS[0] else []
         if found is not None:
             count = sum(not each.internal for each in found.topics)
             words += [f"{len(found.brokers)} broker(s)", f"{count} topics", f"{len(found.groups)} groups"]
             if self._rates.total is not None:
                 words.append(f"{self._rates.total:,.0f} records/s in")
-        words += ["PAUSED"] if self._paused else []
-        words += [f"sorted by {self._sort}"] if self._sort != SORTS[0] else []
-        words += [f"filter: {self._pattern}"] if self._pattern else []
         self._main.query_one("#head", Static).update("  ".join(words))
 
     def _topic_rows(self, found: Look) -> Rows:
@@ -162,7 +164,7 @@ class TopApp(App[None]):
             elif each.under_replicated:
                 state = Text(f"{each.under_replicated} under-replicated", style="yellow")
             rows[each.name] = [
-                Text(each.name),
+                Text(cut(each.name, NAME_WIDTH_MAX)),
                 _right(str(each.partitions)),
                 _right(_rate(written.get(each.name))),
                 _right(f"{each.records:,}"),
@@ -182,7 +184,7 @@ class TopApp(App[None]):
         for each in groups:
             colour = "green" if each.state == "Stable" else "yellow" if each.members else "dim"
             rows[each.name] = [
-                Text(each.name),
+                Text(cut(each.name, NAME_WIDTH_MAX)),
                 Text(each.state, style=colour),
                 _right(str(each.members)),
                 _right("" if each.lag is None else f"{each.lag:,}"),

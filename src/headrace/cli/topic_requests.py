@@ -15,6 +15,7 @@ TOPIC, BROKER, GROUP = 2, 4, 32  # kinds of resource that have settings
 SET, UNSET = 0, 1
 TIMEOUT_MS = 30_000
 TOPIC_EXISTS = 36
+_LEADER_NOT_AVAILABLE = 5
 
 
 class Span(NamedTuple):
@@ -125,6 +126,14 @@ def create_topic(
         check(answer.error_code, answer.error_message)
 
     cluster.patiently(ask)
+    cluster.patiently(lambda: _seen(cluster, name))
+
+
+def _seen(cluster: "Cluster", name: str) -> None:
+    """A controller answers before every broker knows the topic; whoever uses it next must find it."""
+    (topic,) = cluster.metadata([name]).topics
+    if topic.error_code or any(each.leader_id < 0 for each in topic.partitions):
+        raise KafkaError(_LEADER_NOT_AVAILABLE)
 
 
 def delete_topics(cluster: "Cluster", names: Sequence[str]) -> dict[str, KafkaError | None]:
