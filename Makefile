@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install -q --disable-pip-version-check
 SOURCES := $(shell find src -name '*.py')
 
-.PHONY: install develop demo test lint simulate bench clean
+.PHONY: install develop demo test lint simulate chaos bench clean
 
 # What a user gets: the hot modules compiled, where there is a C compiler.
 install: $(VENV)/.installed
@@ -37,6 +37,10 @@ test: lint
 SEEDS ?= 2000
 simulate: install
 	$(BIN)/pytest -n 2 tests/simulation --seeds $(SEEDS)
+
+MINUTES ?= 4
+chaos: install
+	$(BIN)/pytest -s tests/wire/test_transactions_chaos.py --minutes $(MINUTES)
 
 bench: install
 	$(BIN)/python bench/run.py

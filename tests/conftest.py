@@ -20,6 +20,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run tests/wire against this broker, e.g. an Apache Kafka, instead of a Headrace broker of our "
         "own; one that can be thrown away, for topics are created and deleted, also some named 'test'",
     )
+    parser.addoption(
+        "--minutes", type=float, default=None, metavar="N", help="how long transformers are killed (make chaos)"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,12 +8,18 @@ queries that they start.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+sys.path.insert(1, str(Path(__file__).parent.parent / "wire"))
+sys.path.insert(1, str(Path(__file__).parent.parent / "faults"))  # a broker in a process of its own
+
+from pipeline_runs import Bench
 
 import headrace
 from headrace.streaming.session import SparkSettings, running
@@ -24,6 +30,13 @@ if TYPE_CHECKING:
 
 # Tests run each piece of code a few times only: the second compiler would cost more than it gives back.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# And a query over a few rows is over before code for it is generated and compiled.
+QUICK_SPARK = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.databricks.delta.stats.collect": "false",
+    "spark.sql.streaming.pollingDelay": "5ms",
+}
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +52,8 @@ def shared_spark(tmp_path_factory: pytest.TempPathFactory, console: Path) -> Ite
         master="local[2]",
         driver_memory="1536m",
         log_path=str(log),
-        extra={"spark.driver.extraJavaOptions": QUICK_JAVA},
+        parallelism=1,
+        extra={"spark.driver.extraJavaOptions": QUICK_JAVA, **QUICK_SPARK},
     )
     with ExitStack() as stack:
         with stdout_into(console):
@@ -76,3 +90,15 @@ def stdout_into(path: Path) -> Iterator[None]:
         os.dup2(before, 1)
         os.close(before)
         os.close(file)
+
+
+@pytest.fixture(scope="session")
+def shared_broker() -> Iterator[headrace.Broker]:
+    with headrace.Broker(num_partitions=2) as broker:
+        yield broker
+
+
+@pytest.fixture
+def bench(spark: SparkSession, shared_broker: headrace.Broker, tmp_path: Path) -> Bench:
+    """A pipeline's surroundings. The broker is shared: a test names its topics after itself."""
+    return Bench(spark, shared_broker, tmp_path)

@@ -61,17 +61,6 @@ def test_a_table_is_partitioned_and_one_month_of_it_replaced(spark: SparkSession
     assert rows(spark, path) == [(date(2016, 12, 31), 1), (date(2017, 1, 15), 5), (date(2017, 2, 1), 4)]
 
 
-def test_rows_outside_the_replaced_part_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    from pyspark.errors import AnalysisException
-
-    path = f"{tmp_path}/events"
-    events(spark, ("2017-01-01", 1)).write.format("delta").partitionBy("date").save(path)
-    data = events(spark, ("2017-01-02", 2), ("2017-03-01", 3))
-    with pytest.raises(AnalysisException, match="DELTA_REPLACE_WHERE_MISMATCH"):
-        data.write.format("delta").mode("overwrite").option("replaceWhere", JANUARY).save(path)
-    assert rows(spark, path) == [(date(2017, 1, 1), 1)]
-
-
 def test_overwriting_changes_the_schema_only_when_it_is_told_to(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.errors import AnalysisException
 
@@ -111,14 +100,3 @@ def test_older_versions_are_read_by_number_and_by_time(spark: SparkSession, tmp_
     for timestamp_string, count in ((f"{three} 12:00:00", 1), (one, 2), (f"{two}T18:00:00.000Z", 2)):
         df1 = spark.read.format("delta").option("timestampAsOf", timestamp_string).load(path)
         assert df1.count() == count, timestamp_string
-
-
-def test_a_version_or_time_that_never_was_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    from pyspark.errors import AnalysisException
-
-    path = f"{tmp_path}/events"
-    spark.range(1).write.format("delta").save(path)
-    with pytest.raises(AnalysisException, match=r"Cannot time travel .* to version 7"):
-        spark.read.format("delta").option("versionAsOf", 7).load(path)
-    with pytest.raises(AnalysisException, match=r"DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION|before the earliest"):
-        spark.read.format("delta").option("timestampAsOf", "1999-01-01").load(path).count()

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.core.errors import OperatorError
+from headrace.streaming.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_delta_tables_are_written_and_read_by_path_and_by_sql(spark: SparkSession, tmp_path: Path) -> None:
-    path = str(tmp_path / "numbers")
-    spark.range(10).write.format("delta").save(path)
-    assert spark.read.format("delta").load(path).count() == 10
-    assert spark.sql(f"select sum(id) as total from delta.`{path}`").first() == (45,)
+def test_a_second_session_in_the_same_process_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(OperatorError, match="a session runs in this process already"):
+        session()
+    assert spark.range(2).count() == 2
 
 
 def test_workers_run_this_python(spark: SparkSession) -> None:

@@ -77,6 +77,13 @@ class HeadraceProcess:
         if code != 0:
             raise AssertionError(f"the Headrace broker ended with code {code} after SIGTERM, not 0.{self._stderr()}")
 
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed, nobody is told. Raises when the broker had died before."""
+        self._stop_called = True
+        self.check()
+        self._process.kill()
+        self._process.wait(STOP_S_MAX)
+
     def __enter__(self) -> HeadraceProcess:
         return self
 

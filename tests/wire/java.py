@@ -102,9 +102,13 @@ class JavaTools:
 
     def alone(self, tool: str, *args: object) -> Ran:
         """Run a tool in a JVM of its own: one that does its work, or a part, when the JVM goes down."""
-        command = [*self._command, tool, *(str(arg) for arg in args)]
+        command = [*self.command(tool), *(str(arg) for arg in args)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_S_MAX, check=False)
         return Ran(exit=done.returncode, out=done.stdout, err=done.stderr)
+
+    def command(self, tool: str) -> list[str]:
+        """What starts a tool in a JVM of its own, for whoever looks after that process."""
+        return [*self._command, tool]
 
     def __enter__(self) -> JavaTools:
         return self

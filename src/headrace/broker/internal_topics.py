@@ -16,7 +16,7 @@ from headrace.core.errors import PeerError, StorageError
 from headrace.log.recovery import segment_headers
 from headrace.log.transactions import Marker, build_marker, read_marker
 from headrace.protocol.batch import CONTROL
-from headrace.protocol.records import Record, build_batch, iter_records
+from headrace.protocol.records import build_plain_batch, iter_records
 
 if TYPE_CHECKING:
     from headrace.broker.topics import Topic, Topics
@@ -105,8 +105,9 @@ class TopicJournal:
 
     def _stage(self, partition: int, records: Sequence[Pair], done: Done, producer: tuple[int, int] | None) -> None:
         now_ms = self._clock.now_ms()
-        batch = build_batch(
-            [Record(at, now_ms, key, value, ()) for at, (key, value) in enumerate(records)],
+        batch = build_plain_batch(
+            records,
+            now_ms,
             producer_id=producer[0] if producer else -1,
             producer_epoch=producer[1] if producer else -1,
             transactional=producer is not None,

@@ -1,5 +1,7 @@
 """`headrace table`: Delta tables without a JVM. Each command imports what it needs when it runs."""
 
+import os
+
 import click
 
 from headrace.cli.table_diff import diff
@@ -10,12 +12,15 @@ from headrace.cli.table_upkeep import optimize, restore, vacuum
 
 
 @click.group()
-def table() -> None:
+@click.pass_context
+def table(context: click.Context) -> None:
     """Tables: list, query, history, differences, upkeep.
 
     A table is named as its pipeline calls it (orders), as a quarantine (_quarantine/orders), or by the path of any
     Delta directory. Nothing here needs Spark or Java.
     """
+    if os.environ.get("NO_COLOR"):
+        context.color = False
 
 
 for command in (list_command, show_command, history, query, diff, restore, vacuum, optimize):

@@ -88,7 +88,7 @@ def _print(commits: "list[Commit]", followed: "Mapping[int, Offsets]") -> None:
 def _rows_text(commit: "Commit") -> str:
     if commit.rows_added is None:
         return "?"
-    removed = f" -{commit.rows_removed:,}" if commit.rows_removed else ""
+    removed = " -?" if commit.rows_removed is None else f" -{commit.rows_removed:,}" if commit.rows_removed else ""
     return f"+{commit.rows_added:,}{removed}"
 
 

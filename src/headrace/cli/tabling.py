@@ -80,7 +80,7 @@ def resolver_for(tables_dir: str, at: datetime | None = None) -> "Resolver":
     from headrace.tables.resolving import Resolver
 
     resolver = Resolver(tables_dir, at)
-    for pipeline in pipelines(tables_dir) if "://" not in tables_dir else ():
+    for pipeline in pipelines(tables_dir):
         for warning in resolver.catalog(pipeline).warnings:
             click.echo(f"headrace: warning: {warning}", err=True)
     return resolver

@@ -216,8 +216,7 @@ class Groups:
         if not self.is_loaded:
             answer(_all_refused(entries, COORDINATOR_LOAD_IN_PROGRESS))
             return
-        who = (group_id, member_id, generation_or_epoch, instance_id)
-        self._offsets.commit(*who, entries, answer, version=version)
+        self._offsets.commit(group_id, member_id, generation_or_epoch, instance_id, entries, answer, version=version)
 
     def commit_offsets_in_transaction(
         self,
@@ -237,8 +236,17 @@ class Groups:
         if not self.is_loaded:
             answer(_all_refused(entries, COORDINATOR_LOAD_IN_PROGRESS))
             return
-        who = (group_id, member_id, generation_or_epoch, instance_id)
-        self._offsets.commit(*who, entries, answer, version=version, producer=(producer_id, producer_epoch))
+        producer = (producer_id, producer_epoch)
+        self._offsets.commit(
+            group_id,
+            member_id,
+            generation_or_epoch,
+            instance_id,
+            entries,
+            answer,
+            version=version,
+            producer=producer,
+        )
 
     def transaction_ended(self, producer_id: int, partition: int, committed: bool) -> None:
         """A marker was written to this partition of `__consumer_offsets`."""
@@ -266,7 +274,7 @@ class Groups:
 
 
 def _all_refused(entries: Sequence[Entry], code: int) -> Body:
-    return by_topic((topic, partition, code) for topic, partition, _ in entries)
+    return by_topic([(topic, partition, code) for topic, partition, _ in entries])
 
 
 def _unknown(member_id: str, instance_id: str | None) -> Body:

@@ -46,7 +46,7 @@ class OffsetRequests:
         `producer` (id, epoch): as a part of its transaction; they count when it is committed.
         """
         if refusal:
-            answer(by_topic((topic, partition, refusal) for topic, partition, _ in entries))
+            answer(by_topic([(topic, partition, refusal) for topic, partition, _ in entries]))
             return
         fitting = [entry for entry in entries if self._fits(entry[2].metadata)]
         if not fitting:
@@ -124,8 +124,10 @@ class OffsetRequests:
     def _committed(self, entries: Sequence[Entry], code: int) -> Body:
         too_large = OFFSET_METADATA_TOO_LARGE
         return by_topic(
-            (topic, partition, code or (NONE if self._fits(committed.metadata) else too_large))
-            for topic, partition, committed in entries
+            [
+                (topic, partition, code or (NONE if self._fits(committed.metadata) else too_large))
+                for topic, partition, committed in entries
+            ]
         )
 
     def _fetched(self, group_id: str, topic: str, partition: int, require_stable: bool) -> Body:

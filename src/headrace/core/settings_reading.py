@@ -20,8 +20,9 @@ _LISTENER_KEYS = {
     "listeners": ("host", "port"),
     "advertised.listeners": ("advertised_host", "advertised_port"),
 }
-# Variables that others read: the command line's own, and those of tests and benchmarks.
+# Variables that others read: the command line's own, the cache's, and those of tests and benchmarks.
 _FOREIGN_VARIABLES = (
+    "HEADRACE_CACHE",
     "HEADRACE_DEBUG",
     "HEADRACE_LOG_LEVEL",
     "HEADRACE_LOG_FORMAT",

@@ -1,4 +1,4 @@
-"""The bridge to kio: request bytes to an entity, a plain mapping to response bytes, over all versions.
+"""The bridge to kio: request bytes to plain attributes, a plain mapping to response bytes, over all versions.
 
 The tools stand at the other end of the wire and use the same schemas the other way round.
 
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from headrace.protocol.message_fields import SchemaField, schema_fields
-from headrace.protocol.message_reader import Data, Reader, compile_reader, read_uvarint
+from headrace.protocol.message_reader import Reader, compile_reader, read_uvarint
 from headrace.protocol.message_writer import Writer, compile_writer
 
 API_VERSIONS: Final = 18
@@ -24,12 +24,13 @@ _CORRELATION_ID_BYTES: Final = 4
 _REQUEST_HEADER: Final = struct.Struct(">hhih").pack
 
 
-def decode_request(api_key: int, version: int, data: Data, offset: int) -> Any:
-    """The kio entity of the request body that starts at `offset`; bytes behind it are ignored, as Kafka does.
+def decode_request(api_key: int, version: int, data: bytes | memoryview, offset: int) -> Any:
+    """The request body that starts at `offset`, with kio's field names; bytes behind it are ignored, as Kafka does.
 
     Raises ValueError if the bytes are not such a request.
     """
-    return _request_reader(api_key, version)(data, offset)[0]
+    reader: Reader = _request_reader(api_key, version)
+    return reader.read(bytes(data), offset)[0]
 
 
 Body = Mapping[str, object] | bytes  # bytes: a body that `encode_body` made before
@@ -38,20 +39,20 @@ Body = Mapping[str, object] | bytes  # bytes: a body that `encode_body` made bef
 def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytes:
     """Header and body, without the length in front."""
     out = bytearray(_CORRELATION_ID(correlation_id))
-    write, header_has_tags = _response_writer(api_key, version)
+    writer, header_has_tags = _response_writer(api_key, version)
     if header_has_tags:
         out.append(0)
     if isinstance(body, bytes):
         out += body
     else:
-        write(out, body)
+        writer.write(out, body)
     return bytes(out)
 
 
 def encode_body(api_key: int, version: int, body: Mapping[str, object]) -> bytes:
     """The body alone: what a handler keeps to give the same answer again."""
     out = bytearray()
-    _response_writer(api_key, version)[0](out, body)
+    _response_writer(api_key, version)[0].write(out, body)
     return bytes(out)
 
 
@@ -62,21 +63,21 @@ def encode_request(
     name = client_id.encode()
     out = bytearray(_REQUEST_HEADER(api_key, version, correlation_id, len(name)))
     out += name
-    write, header_has_tags = _request_writer(api_key, version)
+    writer, header_has_tags = _request_writer(api_key, version)
     if header_has_tags:
         out.append(0)
-    write(out, body)
+    writer.write(out, body)
     return bytes(out)
 
 
-def decode_response(api_key: int, version: int, data: Data) -> tuple[int, Any]:
-    """The correlation id and the kio entity of a broker's answer. ValueError if the bytes are not such an answer."""
+def decode_response(api_key: int, version: int, data: bytes) -> tuple[int, Any]:
+    """The correlation id and the body of a broker's answer, with kio's field names. ValueError: it is not one."""
     if len(data) < _CORRELATION_ID_BYTES:
         raise ValueError(f"an answer of {len(data)} bytes; its header alone has {_CORRELATION_ID_BYTES}")
     correlation_id = int.from_bytes(data[:_CORRELATION_ID_BYTES], "big", signed=True)
-    read, header_has_tags = _response_reader(api_key, version)
+    reader, header_has_tags = _response_reader(api_key, version)
     at = _skip_tags(data, _CORRELATION_ID_BYTES) if header_has_tags else _CORRELATION_ID_BYTES
-    return correlation_id, read(data, at)[0]
+    return correlation_id, reader.read(data, at)[0]
 
 
 def known_versions(api_key: int) -> tuple[int, int] | None:
@@ -98,7 +99,7 @@ def message_fields(api_key: int, version: int, kind: str) -> list[SchemaField]:
     return list(schema_fields(_schema(api_key, version, kind)))
 
 
-def _skip_tags(data: Data, at: int) -> int:
+def _skip_tags(data: bytes, at: int) -> int:
     count, at = read_uvarint(data, at)
     for _ in range(count):
         _, at = read_uvarint(data, at)

@@ -16,7 +16,7 @@ from headrace.streaming import expectations, quarantine
 from headrace.streaming.batch_offsets import batch_ranges
 from headrace.streaming.declarations import Node, Topic
 from headrace.streaming.delta_writes import Stamp
-from headrace.streaming.expectations import Counts, Ledger, counts_of
+from headrace.streaming.expectations import Ledger, counts_of
 from headrace.streaming.parsing import Parser
 from headrace.streaming.sources import UNPARSED
 from headrace.tables.provenance import Source, TopicSource
@@ -47,7 +47,6 @@ class Facts:
     version: int
     checkpoint: str
     quarantine_dir: str
-    ledger_path: str
     tables: Mapping[str, str]  # names of the tables it reads, by Delta id
     observed: Mapping[str, Topic]
     transactional: bool = True
@@ -59,6 +58,7 @@ class BatchWriter:
         facts: Facts,
         sink: Sink,
         *,
+        ledger: Ledger,
         read_again: "Callable[[SparkSession, Topic, TopicSource], DataFrame]",
         parser: Callable[[Topic], Parser],
     ) -> None:
@@ -66,14 +66,13 @@ class BatchWriter:
         self._sink = sink
         self._read_again = read_again
         self._parser = parser
-        self._ledger = Ledger(facts.ledger_path)
+        self._ledger = ledger
         self._query: StreamingQuery | None = None
         self._started = threading.Event()
         self._first = True
         self.failure: BaseException | None = None
         self.batch: int | None = None
         self.ranges: tuple[Source, ...] = ()
-        self.counts: Counts | None = None
         # Spark counts a record each time that a batch is passed over; this counts it once.
         self.records_read: int | None = 0 if facts.observed else None
 
@@ -120,7 +119,6 @@ class BatchWriter:
         if self.records_read is not None:
             self.records_read += sum(metrics.get(UNPARSED + name, {}).get("rows", 0) for name in facts.observed)
         self._ledger.add(counts, facts.node.expectations)
-        self.counts = counts
 
     def _quarantine_unparsed(
         self, spark: "SparkSession", metrics: Mapping[str, Mapping[str, int]], stamp: Stamp

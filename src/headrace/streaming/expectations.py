@@ -7,7 +7,7 @@ A predicate that is null is not true, so the row fails it. `fail` raises inside 
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -109,41 +109,72 @@ def counts_of(
 
 
 class Ledger:
-    """`_expectations/<node>.jsonl`: a line a batch, appended; of a batch that was run again, the last line counts."""
+    """`_expectations/<node>.jsonl`: a line a batch, appended; of a batch that was run again, the last line counts.
+
+    It is read once; from then on the totals are kept up with what is added.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._totals = Totals()
+        self._last: tuple[int, dict[str, Any]] | None = None
         os.makedirs(os.path.dirname(path), exist_ok=True)
+        for batch, entry in sorted(_entries(path).items()):
+            self._take(batch, entry)
+
+    @property
+    def totals(self) -> "Totals":
+        return self._totals
 
     def add(self, counts: Counts, expectations: tuple[Expectation, ...]) -> None:
+        line = counts.line(expectations)
         with open(self._path, "a", encoding="utf-8") as file:
-            file.write(counts.line(expectations) + "\n")
+            file.write(line + "\n")
+        self._take(counts.batch, json.loads(line))
 
-    def totals(self) -> dict[str, Any]:
-        return ledger_totals(self._path)
+    def _take(self, batch: int, entry: dict[str, Any]) -> None:
+        # Batches only go forward, so that only the last one can come again.
+        if self._last is not None and self._last[0] == batch:
+            self._totals = self._totals.plus(self._last[1], -1)
+        self._totals = self._totals.plus(entry, 1)
+        self._last = (batch, entry)
 
 
-def ledger_totals(path: str) -> dict[str, Any]:
-    """Sums over all batches of a ledger; zeros when there is none."""
-    lines: dict[int, dict[str, Any]] = {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Sums over all batches."""
+
+    rows: int = 0
+    unparsed: int = 0
+    quarantined: int = 0
+    expectations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def plus(self, entry: Mapping[str, Any], sign: int) -> "Totals":
+        by_name = {name: dict(each) for name, each in self.expectations.items()}
+        for name, each in entry.get("expectations", {}).items():
+            total = by_name.setdefault(name, {"action": each.get("action", ""), "failed": 0})
+            total["failed"] += sign * int(each.get("failed", 0))
+        return Totals(
+            rows=self.rows + sign * int(entry.get("rows", 0)),
+            unparsed=self.unparsed + sign * int(entry.get("unparsed", 0)),
+            quarantined=self.quarantined + sign * int(entry.get("quarantined", 0)),
+            expectations=by_name,
+        )
+
+
+def _entries(path: str) -> dict[int, dict[str, Any]]:
+    entries: dict[int, dict[str, Any]] = {}
     try:
         with open(path, encoding="utf-8") as file:
             for line in file:
                 try:
                     entry = json.loads(line)
-                    lines[int(entry["batch"])] = entry
+                    entries[int(entry["batch"])] = entry
                 except (ValueError, KeyError, TypeError):
                     continue  # the last line of a process that was killed while it wrote
     except OSError:
         pass
-    totals: dict[str, Any] = {"rows": 0, "unparsed": 0, "quarantined": 0, "expectations": {}}
-    for entry in lines.values():
-        for key in ("rows", "unparsed", "quarantined"):
-            totals[key] += int(entry.get(key, 0))
-        for name, each in entry.get("expectations", {}).items():
-            total = totals["expectations"].setdefault(name, {"action": each.get("action", ""), "failed": 0})
-            total["failed"] += int(each.get("failed", 0))
-    return totals
+    return entries
 
 
 def _any(columns: "list[Column]") -> "Column":

@@ -3,12 +3,10 @@
 Asked of the broker at most once a second for all nodes together; a broker that does not answer leaves the last figure.
 """
 
-import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from headrace.streaming.graph import Graph
 from headrace.streaming.kafka import Kafka
 from headrace.streaming.node_run import NodeRun
 
@@ -21,7 +19,7 @@ class Lag:
         self._looked_at = 0.0
         self.caught_up = False
 
-    def look(self, nodes: Sequence[NodeRun], graph: Graph) -> None:
+    def look(self, nodes: Sequence[NodeRun]) -> None:
         now = time.monotonic()
         if now - self._looked_at < LOOK_S_MIN:
             return
@@ -44,18 +42,7 @@ class Lag:
             ]
             if behind:
                 node.progress.lag = sum(behind)
-        running = [node for node in nodes if not node.failed]
-        self.caught_up = bool(running) and all(
-            node.progress.lag == 0 or (not graph.topics(node.node.name) and node.progress.batches > 0)
-            for node in running
-        )
-
-
-def table_version(path: str) -> int | None:
-    """The last version of a Delta table, by the names of its commits."""
-    try:
-        names = os.listdir(os.path.join(path, "_delta_log"))
-    except OSError:
-        return None
-    versions = [int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit()]
-    return max(versions, default=None)
+            elif (versions := node.versions_behind) is not None:
+                node.progress.lag, node.progress.lag_unit = versions, "versions"
+        going = [node for node in nodes if not node.failed]
+        self.caught_up = bool(going) and all(node.progress.lag == 0 for node in going)

@@ -3,15 +3,17 @@
 `step` is called from the runner's loop and never waits. What to do about a failure is decided in `supervision`.
 """
 
+import json
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.core.errors import HeadraceError
 from headrace.streaming.batch_offsets import ranges_text
 from headrace.streaming.declarations import Node
-from headrace.streaming.expectations import Counts, ledger_totals
+from headrace.streaming.expectations import Ledger
 from headrace.streaming.kafka import BrokerAwayError, TopicMissingError
 from headrace.streaming.progress import NodeProgress, now_text
 from headrace.streaming.supervision import Failure, Patience, classify, wait_s
@@ -27,7 +29,6 @@ class Started(Protocol):
     failure: BaseException | None
     batch: int | None
     ranges: tuple[Source, ...]
-    counts: Counts | None
     records_read: int | None
 
 
@@ -38,14 +39,16 @@ class NodeRun:
         start: "Callable[[], tuple[StreamingQuery, Started]]",
         *,
         patience: Patience,
-        ledger_path: str,
+        ledger: Ledger,
+        table_paths: Mapping[str, str],
         say: Callable[[str], None],
     ) -> None:
         self.node = node
         self.progress = NodeProgress(name=node.name)
         self._start = start
         self._patience = patience
-        self._ledger_path = ledger_path
+        self._ledger = ledger
+        self._table_paths = table_paths
         self._say = say
         self._query: StreamingQuery | None = None
         self._writer: Started | None = None
@@ -53,7 +56,18 @@ class NodeRun:
         self._batch_seen: int | None = None
         self._records_seen = 0
         self._restarts = 0
+        self.table_offsets: dict[str, int] = {}
         self._take_totals()
+
+    @property
+    def versions_behind(self) -> int | None:
+        """Of the tables that it reads; None when it reads none, or has not begun."""
+        behind = [
+            max(0, (table_version(self._table_paths[table]) or 0) + 1 - version)
+            for table, version in self.table_offsets.items()
+            if table in self._table_paths
+        ]
+        return sum(behind) if behind else None
 
     @property
     def ended(self) -> bool:
@@ -171,31 +185,44 @@ class NodeRun:
         progress.rows_rate = round(float(last["processedRowsPerSecond"] or 0.0), 1)
         progress.batch_ms = int((last["durationMs"] or {}).get("triggerExecution", 0))
         progress.last_batch_at = now_text()
-        progress.offsets = _topic_offsets(last)
+        progress.offsets, self.table_offsets = _offsets(last)
         progress.status = "running"
         progress.message = ""
         self._restarts = 0  # a batch went through: what was wrong has passed
         self._take_totals()
 
     def _take_totals(self) -> None:
-        totals = ledger_totals(self._ledger_path)
-        self.progress.rows_out = totals["rows"]
-        self.progress.unparsed = totals["unparsed"]
-        self.progress.quarantined = totals["quarantined"] + totals["unparsed"]
-        self.progress.expectations = totals["expectations"]
+        totals = self._ledger.totals
+        self.progress.rows_out = totals.rows
+        self.progress.unparsed = totals.unparsed
+        self.progress.quarantined = totals.quarantined + totals.unparsed
+        self.progress.expectations = {name: dict(each) for name, each in totals.expectations.items()}
 
 
-def _topic_offsets(last: Any) -> dict[str, dict[str, int]]:
-    """Where the query stands in its topics, from Spark's report."""
-    import json
-
-    found: dict[str, dict[str, int]] = {}
+def _offsets(last: Any) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """Where the query stands, from Spark's report: offsets of topics, and the next version of each table's id."""
+    topics: dict[str, dict[str, int]] = {}
+    tables: dict[str, int] = {}
     for source in last["sources"]:
         end = source["endOffset"]
         with suppress(ValueError, TypeError):
             end = json.loads(end) if isinstance(end, str) else end
-        if isinstance(end, dict) and "reservoirVersion" not in end:
-            for topic, partitions in end.items():
-                if isinstance(partitions, dict):
-                    found.setdefault(topic, {}).update({p: int(o) for p, o in partitions.items()})
-    return found
+        if not isinstance(end, dict):
+            continue
+        if "reservoirVersion" in end:
+            # A negative index means that nothing of that version was read yet.
+            tables[str(end["reservoirId"])] = int(end["reservoirVersion"]) + (1 if int(end["index"]) >= 0 else 0)
+            continue
+        for topic, partitions in end.items():
+            if isinstance(partitions, dict):
+                topics.setdefault(topic, {}).update({p: int(o) for p, o in partitions.items()})
+    return topics, tables
+
+
+def table_version(path: str) -> int | None:
+    """The last version of a Delta table, by the names of its commits."""
+    try:
+        names = os.listdir(os.path.join(path, "_delta_log"))
+    except OSError:
+        return None
+    return max((int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit()), default=None)

@@ -11,7 +11,6 @@ from headrace.streaming import quarantine
 from headrace.streaming.assembling import Assembled
 from headrace.streaming.declarations import Topic, TopicOutput
 from headrace.streaming.delta_writes import Stamp
-from headrace.streaming.expectations import Counts
 from headrace.streaming.parsing import Parser
 from headrace.streaming.topic_sink import record_columns
 from headrace.tables.provenance import Source
@@ -30,7 +29,6 @@ class RealtimeState:
         self.failure: BaseException | None = None
         self.batch: int | None = None
         self.ranges: tuple[Source, ...] = ()
-        self.counts: Counts | None = None
         self.records_read: int | None = None
 
 

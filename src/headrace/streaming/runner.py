@@ -6,7 +6,7 @@ created before anything starts, so that every stream has something to read. One 
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.core.errors import OperatorError
@@ -17,13 +17,14 @@ from headrace.streaming.declarations import (
     BatchOutput,
     Node,
     PipelineError,
+    Static,
     TableOutput,
     TableStream,
     TopicOutput,
 )
 from headrace.streaming.delta_sink import DeltaSink, UserSink
 from headrace.streaming.delta_writes import Stamp, create_table, schema_differences
-from headrace.streaming.expectations import observe
+from headrace.streaming.expectations import Ledger, observe
 from headrace.streaming.graph import Graph
 from headrace.streaming.kafka import Kafka, client_config
 from headrace.streaming.lag import Lag
@@ -109,11 +110,13 @@ class Runner:
             backoff_s_max=self._settings.backoff_s_max,
         )
         for node in self._graph.queries:
+            ledger = Ledger(self._layout.expectations_file(self._version, node.name))
             run = NodeRun(
                 node,
-                lambda node=node: self._start(node),  # type: ignore[misc]
+                lambda node=node, ledger=ledger: self._start(node, ledger),  # type: ignore[misc]
                 patience=patience,
-                ledger_path=self._layout.expectations_file(self._version, node.name),
+                ledger=ledger,
+                table_paths=self._table_paths(node.name),
                 say=self._say,
             )
             run.progress.writes = next(each.writes for each in checked.nodes if each.name == node.name)
@@ -139,7 +142,7 @@ class Runner:
                     if node.progress.status == "waiting" and self._may_begin(node):
                         node.begin()
                     node.step()
-                self._lag.look(self._nodes, self._graph)
+                self._lag.look(self._nodes)
                 self.progress.caught_up = self._lag.caught_up
                 self.progress.write(path)
                 on_progress(self.progress)
@@ -203,7 +206,7 @@ class Runner:
                 f"replay the pipeline, or declare the table with evolve=True",
             )
 
-    def _start(self, node: Node) -> "tuple[StreamingQuery, Started]":
+    def _start(self, node: Node, ledger: Ledger) -> "tuple[StreamingQuery, Started]":
         if self._checked is None:
             raise OperatorError("prepare() comes before run()")
         assembled = self._assembler.assemble(node.name)
@@ -213,6 +216,7 @@ class Runner:
         writer = BatchWriter(
             self._facts(assembled),
             self._sink(assembled),
+            ledger=ledger,
             read_again=self._reader.again,
             parser=self._schemas.parser,
         )
@@ -274,7 +278,6 @@ class Runner:
             version=self._version,
             checkpoint=self._layout.checkpoint_dir(self._version, name),
             quarantine_dir=self._layout.quarantine_dir(self._version, name),
-            ledger_path=self._layout.expectations_file(self._version, name),
             tables=self._table_ids(name),
             observed=assembled.observed,
             transactional=self._settings.transaction_options,
@@ -294,20 +297,27 @@ class Runner:
                 return UserSink(node, self._graph.file, assembled.statics, self._own_path)
         raise OperatorError(f"{node.name}: writes nothing")
 
-    def _table_ids(self, name: str) -> dict[str, str]:
-        ids = {}
+    def _tables_read(self, name: str) -> Iterator[tuple[str, str, str]]:
+        """Delta id, name and path of each table that a node reads as a stream."""
         jvm: Any = self._spark._jvm
         for edge in self._graph.inlined_edges(name):
+            if isinstance(edge.source, Static):
+                continue
             if edge.node is not None:
-                path, table = self._own_path(edge.node), edge.node
+                table, path = edge.node, self._own_path(edge.node)
             elif isinstance(edge.source, TableStream):
                 table = edge.source.table
                 path = os.path.realpath(table_path(self._layout.tables_dir, table))
             else:
                 continue
             log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, path)
-            ids[str(log.tableId())] = table
-        return ids
+            yield str(log.tableId()), table, path
+
+    def _table_ids(self, name: str) -> dict[str, str]:
+        return {identity: table for identity, table, _ in self._tables_read(name)}
+
+    def _table_paths(self, name: str) -> dict[str, str]:
+        return {identity: path for identity, _, path in self._tables_read(name)}
 
 
 def _ship(loaded: Loaded) -> None:

@@ -36,6 +36,7 @@ class Catalog:
     def __init__(self, layout: PipelineLayout, *, clock: Clock, disk: LinkDisk) -> None:
         self.layout = layout
         self.warnings: tuple[str, ...] = ()
+        self._lock_wait_seconds_max = LOCK_WAIT_SECONDS_MAX
         self._clock = clock
         self._disk = disk
         self._versions = Versions(pipeline=layout.pipeline)
@@ -164,9 +165,10 @@ class Catalog:
     # Steps. Each of them is whole or did not happen, and runs under the lock.
 
     @contextmanager
-    def _changing(self, wait_seconds_max: float = LOCK_WAIT_SECONDS_MAX) -> Iterator[None]:
+    def _changing(self, wait_seconds_max: float | None = None) -> Iterator[None]:
         self._disk.make_directory(self.layout.root)
-        with self._disk.locked(self.layout.lock_file, wait_seconds_max):
+        wait = self._lock_wait_seconds_max if wait_seconds_max is None else wait_seconds_max
+        with self._disk.locked(self.layout.lock_file, wait):
             self._settle()
             yield
 

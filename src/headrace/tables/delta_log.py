@@ -40,6 +40,8 @@ class DeltaLog:
 
     def __init__(self, path: str, name: str | None = None) -> None:
         self.name = name or path
+        if "://" in path:
+            raise OperatorError(f"{path}: commits are read from a directory; give the path of one")
         self._directory = os.path.join(path, "_delta_log")
         try:
             matches = map(_COMMIT_FILE.fullmatch, os.listdir(self._directory))

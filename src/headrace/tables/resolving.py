@@ -21,6 +21,7 @@ from headrace.tables.layout import (
     TABLES_DIR_VARIABLE,
     check_table_name,
     stable_owner,
+    tables_root,
 )
 from headrace.tables.versions import Version, time_text
 
@@ -48,7 +49,7 @@ class Resolver:
     """Names to places under one tables directory, all as of one moment."""
 
     def __init__(self, tables_dir: str | os.PathLike[str], at: datetime | None = None) -> None:
-        self.tables_dir = os.path.abspath(os.fspath(tables_dir))
+        self.tables_dir = tables_root(tables_dir)
         self.at = at
         self._catalogs: dict[str, Catalog] = {}
         self._chosen: dict[str, Version | None] = {}

@@ -80,5 +80,13 @@ def _done(name: str, change: Callable[[], _Result]) -> _Result:
     try:
         return change()
     except (DeltaError, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise OperatorError(f"{name}: {reason}; nothing was changed, it can be tried again") from error
+        raise OperatorError(_refusal(name, str(error).splitlines()[0].rstrip("."))) from error
+
+
+def _refusal(name: str, reason: str) -> str:
+    """What deltalake said, and the remedy for it. A commit is all or nothing, so nothing was changed."""
+    if "nsupported" in reason or "not supported" in reason:
+        return f"{name}: deltalake cannot do that ({reason}); nothing was changed, do it with Spark"
+    if "missing file" in reason:
+        return f"{name}: files of that version were vacuumed ({reason}); nothing was changed, take a later version"
+    return f"{name}: {reason}; nothing was changed, it can be tried again"

@@ -237,7 +237,7 @@ def test_an_answer_waits_for_the_journal(node, journal, handler, version, fields
         "topics": topics(node, ("t", at(0, 1))),
         **fields,
     }
-    messages.compile_writer(messages._schema(key, version, "request"))(sent, body)
+    messages.compile_writer(messages._schema(key, version, "request")).write(sent, body)
     decoded = messages.decode_request(key, version, bytes(sent), 0)
     answer = handler.API.handle(node, Request(key, version, 1, "test", decoded, None))
     assert isinstance(answer, Later)

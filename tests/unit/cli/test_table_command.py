@@ -316,10 +316,10 @@ def test_help_loads_neither_duckdb_nor_deltalake() -> None:
     assert done.stderr.strip() == "[]"
 
 
-def on_terminal(arguments: list[str], columns: int) -> str:
+def on_terminal(arguments: list[str], columns: int, **variables: str) -> str:
     """What a process prints on a real (pseudo) terminal of that width."""
     leader, follower = pty.openpty()
-    environment = {**os.environ, "COLUMNS": str(columns), "LINES": "40", "TERM": "xterm"}
+    environment = {**os.environ, "COLUMNS": str(columns), "LINES": "40", "TERM": "xterm", **variables}
     with subprocess.Popen(
         arguments, stdout=follower, stderr=follower, stdin=subprocess.DEVNULL, env=environment
     ) as process:
@@ -340,6 +340,7 @@ def test_a_terminal_gets_colours_and_lines_that_fit_and_a_pipe_neither(shop_dir:
     shown = on_terminal(arguments, 60)
     assert "\x1b[" in shown
     assert all(len(line) <= 60 for line in click.unstyle(shown).splitlines())
+    assert "\x1b[" not in on_terminal(arguments, 60, NO_COLOR="1")
     piped = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
     assert "\x1b[" not in piped
     assert all(len(line) > 200 for line in piped.splitlines()[1:])

@@ -222,7 +222,12 @@ def test_environment_errors_and_warnings_name_the_variable() -> None:
 
 def test_own_settings_have_short_variables() -> None:
     settings, _ = BrokerSettings.from_sources(
-        environ={"HEADRACE_METRICS_PORT": "9308", "HEADRACE_DATA": "/d", "HEADRACE_LOG_LEVEL": "info"}
+        environ={
+            "HEADRACE_METRICS_PORT": "9308",
+            "HEADRACE_DATA": "/d",
+            "HEADRACE_LOG_LEVEL": "info",
+            "HEADRACE_CACHE": "/c",
+        }
     )
     assert (settings.metrics_port, settings.log_dirs) == (9308, ("/d",))
 

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.errors import OperatorError
 from headrace.streaming.declarations import Expectation
-from headrace.streaming.expectations import Counts, Ledger, ledger_totals
+from headrace.streaming.expectations import Counts, Ledger
 from headrace.streaming.progress import NodeProgress, RunProgress, read_progress
 from headrace.streaming.run_settings import RunSettings
 
@@ -40,16 +40,21 @@ def test_of_a_batch_that_ran_again_the_last_line_counts(tmp_path: Path) -> None:
     ledger = Ledger(path)
     for each in (counts(0, 1), counts(1, 9), counts(1, 2, unparsed=3)):
         ledger.add(each, (POSITIVE,))
+    kept_up = ledger.totals
     with open(path, "a") as file:
         file.write('{"batch": 2, "rows"')
-    totals = ledger_totals(path)
-    assert totals["rows"] == 20
-    assert totals["unparsed"] == 3
-    assert totals["quarantined"] == 3
-    assert totals["expectations"] == {
-        "positive": {"action": "quarantine", "failed": 3},
-        "can be parsed": {"action": "quarantine", "failed": 3},
-    }
+    totals = Ledger(path).totals
+    assert totals.rows == kept_up.rows == 20
+    assert totals.unparsed == kept_up.unparsed == 3
+    assert totals.quarantined == kept_up.quarantined == 3
+    assert (
+        totals.expectations
+        == kept_up.expectations
+        == {
+            "positive": {"action": "quarantine", "failed": 3},
+            "can be parsed": {"action": "quarantine", "failed": 3},
+        }
+    )
 
 
 def test_the_ledger_is_what_the_table_tools_read(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from datetime import timedelta
@@ -12,6 +13,7 @@ import pytest
 from headrace.core.clock import ManualClock
 from headrace.core.errors import OperatorError
 from headrace.tables.catalog import Catalog, pipelines
+from headrace.tables.links import LinkDisk
 from headrace.tables.versions import time_of_ms
 
 
@@ -285,6 +287,46 @@ def test_a_clock_that_goes_back_makes_no_interval_that_ends_before_it_begins(sho
     clock.advance(-3_600_000)
     shop.cut_over(2)
     assert all(each.until is None or each.since <= each.until for each in shop.intervals)
+
+
+def half_cut_over(shop: Catalog) -> None:
+    """Version 2 is live by its link, and the catalog does not know yet."""
+    shop.create_first("a", ["orders"])
+    shop.begin_version("b", ["orders"])
+    shop._swap_live(2, 1_700_000_900_000)
+
+
+def test_where_nothing_may_be_written_the_state_is_mended_in_memory(shop: Catalog, tmp_path: Path) -> None:
+    class ReadOnlyDisk(LinkDisk):
+        def make_directory(self, path: str) -> None:
+            raise OSError(errno.EROFS, "read-only file system", path)
+
+    half_cut_over(shop)
+    written = Path(shop.layout.catalog_file).read_bytes()
+    found = Catalog.open(tmp_path, "shop", disk=ReadOnlyDisk())
+    assert found.live is not None
+    assert (found.live.number, found.intervals[-1].since) == (2, time_of_ms(1_700_000_900_000))
+    assert Path(shop.layout.catalog_file).read_bytes() == written
+    with pytest.raises(OSError, match="read-only"):
+        found.roll_back()
+
+
+def test_a_reader_does_not_wait_for_a_change_that_somebody_else_makes(shop: Catalog, tmp_path: Path) -> None:
+    half_cut_over(shop)
+    with LinkDisk().locked(shop.layout.lock_file):
+        found = Catalog.open(tmp_path, "shop")
+    assert found.live is not None
+    assert found.live.number == 2
+
+
+def test_a_change_that_waits_too_long_for_another_says_so(shop: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.create_first("a", ["orders"])
+    monkeypatch.setattr(shop, "_lock_wait_seconds_max", 0.05)
+    with (
+        LinkDisk().locked(shop.layout.lock_file),
+        pytest.raises(OperatorError, match=r"\.lock: locked by another process for 0 s; let its cut-over end"),
+    ):
+        shop.begin_version("b", ["orders"])
 
 
 def test_an_address_of_an_object_store_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from delta_tables import write
+from delta_tables import add_action, field, write, write_log, write_parquet
 
 from headrace.core.errors import OperatorError
 from headrace.tables.describing import count_rows
@@ -45,7 +45,7 @@ def test_a_version_that_cannot_be_restored_is_refused(path: str, version: int, s
 def test_restoring_what_was_vacuumed_is_refused_and_changes_nothing(path: str) -> None:
     vacuum(path, "t", retention_hours=0, dry_run=False)
     version = open_snapshot(path).version
-    with pytest.raises(OperatorError, match=r"t: .*nothing was changed"):
+    with pytest.raises(OperatorError, match=r"t: files of that version were vacuumed .*take a later version"):
         restore(path, "t", 3)
     assert (open_snapshot(path).version, rows(path)) == (version, 1)
 
@@ -88,6 +88,20 @@ def test_optimizing_leaves_fewer_files_and_the_same_rows(path: str) -> None:
     assert (rows(path), len(open_snapshot(path).table.file_uris())) == (4, 1)
     assert optimize(path, "t")["numFilesRemoved"] == 0
     assert optimize(path, "t", zorder=["i"])["numFilesAdded"] == 1
+
+
+def test_what_deltalake_cannot_do_is_left_to_spark(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    write_parquet(path / "a.parquet", "select 1::integer i")
+    features = {"readerFeatures": ["typeWidening"], "writerFeatures": ["typeWidening"]}
+    write_log(
+        path,
+        fields=[field("i", "integer")],
+        adds=[add_action(path, "a.parquet", 1)],
+        protocol={"minReaderVersion": 3, "minWriterVersion": 7, **features},
+    )
+    with pytest.raises(OperatorError, match=r"t: deltalake cannot do that .*TypeWidening.*nothing was changed.*Spark"):
+        optimize(str(path), "t")
 
 
 def test_an_order_by_what_is_no_column_is_refused(path: str) -> None:

@@ -49,13 +49,13 @@ def sort_partitions(node: Node, topics: Sequence[Any]) -> Sorted:
     for asked in topics:
         by_id = not hasattr(asked, "name")
         topic = node.topics.by_id(asked.topic_id) if by_id else node.topics.get(asked.name)
-        reference = {"topic_id": asked.topic_id} if by_id else {"name": asked.name}
-        unknown = UNKNOWN_TOPIC_ID if by_id and topic is None else UNKNOWN_TOPIC_OR_PARTITION
         for partition in asked.partitions:
             if topic is not None and 0 <= partition.partition_index < len(topic.partitions):
                 found.known.append((topic, partition))
-            else:
-                found.refuse(reference, partition.partition_index, unknown)
+                continue
+            reference = {"topic_id": asked.topic_id} if by_id else {"name": asked.name}
+            unknown = UNKNOWN_TOPIC_ID if by_id and topic is None else UNKNOWN_TOPIC_OR_PARTITION
+            found.refuse(reference, partition.partition_index, unknown)
     return found
 
 
