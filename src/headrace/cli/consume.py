@@ -9,7 +9,7 @@ import click
 
 from headrace.cli.moments import HELP, METAVAR
 from headrace.cli.names import complete_group, complete_topic
-from headrace.cli.reaching import EXIT_SHORT, broker_options
+from headrace.cli.reaching import EXIT_SHORT, broker_options, in_colour
 
 if TYPE_CHECKING:
     from headrace.cli.kafka.cluster import Cluster
@@ -100,7 +100,7 @@ def consume(
         raise click.UsageError("--json and --format exclude each other")
     terminal = sys.stdout.isatty()
     name = "json" if as_json else form or ("pretty" if terminal else "raw")
-    shape = format_for(name, colours=terminal, separator=key_separator)
+    shape = format_for(name, colours=in_colour(), separator=key_separator)
     plan = _plan(
         reach,
         topics=topics,

@@ -1,5 +1,7 @@
 """The `headrace` command: the table of its commands, each imported only when it is run."""
 
+import os
+
 import click
 
 from headrace import __version__
@@ -27,7 +29,8 @@ COMMANDS = {
 
 @click.group(cls=RootGroup, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="headrace %(version)s")
-def headrace() -> None:
+@click.pass_context
+def headrace(context: click.Context) -> None:
     """Headrace: a commit log that every Kafka client takes for Kafka.
 
     \b
@@ -40,6 +43,8 @@ def headrace() -> None:
     Exit codes: 0 done; 1 it failed, and a line on stderr says why and what to do; 2 a wrong command line; 3 what was
     asked for did not come about (too few records came, the lag is above --max); 130 stopped by Ctrl-C.
     """
+    if os.environ.get("NO_COLOR"):
+        context.color = False  # for all commands below
 
 
 def main() -> None:

@@ -132,6 +132,11 @@ def _decapitalized(text: str) -> str:
     return text[:1].lower() + text[1:] if first[1:].islower() or len(first) == 1 else text
 
 
+def in_colour() -> bool:
+    """Whether what is printed may have colours: on a terminal only, unless NO_COLOR says otherwise."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
 def on_terminal() -> bool:
     """Whether a person sees progress: it is shown on stderr, so that stdout stays clean."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.names import complete_topic
-from headrace.cli.reaching import broker_options
+from headrace.cli.reaching import broker_options, in_colour
 
 if TYPE_CHECKING:
     from headrace.cli.reaching import Reach
@@ -44,7 +44,7 @@ def tail(name: str, count: int, follow: bool, form: str | None, reach: "Reach", 
     if as_json and form not in (None, "json"):
         raise click.UsageError("--json and --format exclude each other")
     terminal = sys.stdout.isatty()
-    shape = format_for("json" if as_json else form or ("pretty" if terminal else "raw"), colours=terminal)
+    shape = format_for("json" if as_json else form or ("pretty" if terminal else "raw"), colours=in_colour())
     with reach.cluster() as cluster:
         check_topics(cluster, [name])
         places = sorted(leaders(cluster, [name]))

@@ -144,3 +144,22 @@ def test_no_comparison_of_any_values_fails(left: Any, operator: str, right: Any)
     assert holds(f"value.l {operator} value.r", record) in (True, False)
     if operator in ("<", ">"):
         assert not (holds("value.l < value.r", record) and holds("value.l > value.r", record))
+
+
+def test_the_examples_of_the_docs_and_of_the_module_are_expressions() -> None:
+    import re
+    from pathlib import Path
+
+    from headrace.cli import record_filter
+
+    doc = (Path(__file__).parents[3] / "docs" / "filters.md").read_text()
+    block = re.search(r"```\n(.*?)```", doc, re.DOTALL)
+    assert block is not None
+    examples = block[1].strip().splitlines()
+    assert len(examples) == 3
+    for example in examples:
+        parse_filter(example)
+        assert example in (record_filter.__doc__ or "")
+    assert set(re.findall(r"`(\w+)`", doc.split("| field |")[1].split("A path goes on")[0])) >= set(
+        record_filter.FIELDS
+    )
