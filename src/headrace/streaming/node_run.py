@@ -194,7 +194,6 @@ class NodeRun:
 
     def _take_totals(self) -> None:
         totals = self._ledger.totals
-        self.progress.rows_out = totals.rows
         self.progress.unparsed = totals.unparsed
         self.progress.quarantined = totals.quarantined + totals.unparsed
         self.progress.expectations = {name: dict(each) for name, each in totals.expectations.items()}
