@@ -94,19 +94,11 @@ class _Live(Screen[None]):
 
 
 class TopicScreen(_Live):
-<<<<<<< HEAD
-    CSS = (
-        STYLE
-        + "#messages { height: 1fr; } "
-        + "#detail { height: auto; max-height: 50%; border-top: solid $accent; display: none; }"
-    )
-=======
     CSS = f"""
     {STYLE}
     #messages {{ height: 1fr; }}
     #detail {{ height: auto; max-height: 50%; border-top: solid $accent; display: none; }}
     """
->>>>>>> refs/heads/docs
     BINDINGS: ClassVar[list[BindingType]] = [Binding("f", "follow", "Follow"), *BACK]
 
     def __init__(self, topic: str, source: Source) -> None:
