@@ -132,6 +132,10 @@ def test_topics_are_created_and_described_alike(
     for name in names:
         theirs, ours_too = both.run("kafka-topics.sh", *here, "--describe", "--topic", name)
         assert described(ours_too.lines, name) == described(theirs.lines, name)
+    by_id = ("--describe", "--topic-id", re.search(r"TopicId: (\S+)", ours_too.out)[1])
+    theirs, ours_again = both.run("kafka-topics.sh", *here, *by_id)
+    assert described(ours_again.lines, names[1]) == described(theirs.lines, names[1])
+    both.same("kafka-topics.sh", *here, "--describe", "--topic-id", "AAAAAAAAAAAAAAAAAAAAAQ")
 
 
 def test_topics_are_listed_and_filtered_alike(both: Both, here: tuple[str, str], make_topic: MakeTopic) -> None:

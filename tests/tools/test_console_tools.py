@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Callable
 
@@ -97,6 +98,20 @@ def test_a_prompt_is_shown_at_a_terminal_only_and_ctrl_c_keeps_what_was_typed(
     assert ok(PRODUCER, *here, "--topic", topic, stdin="piped\n").out == ""
 
 
+def test_what_was_read_is_sent_when_the_producer_is_stopped(
+    bootstrap: str, here: tuple[str, str], make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    with Terminal(PRODUCER, *here, "--topic", topic, "--timeout", 60_000) as terminal:
+        terminal.read_until(">")  # else the terminal itself would echo the line before
+        terminal.type("waits for others to join\n")
+        terminal.read_until("join\r\n>")  # the next prompt: the line is in the producer's hands
+        terminal.kill(signal.SIGTERM)
+        assert terminal.end() == 143
+    assert "Error" not in terminal.screen
+    assert read(bootstrap, topic, 1) == [(None, b"waits for others to join")]
+
+
 def test_a_terminal_shows_what_comes_while_it_comes(
     bootstrap: str, here: tuple[str, str], make_topic: MakeTopic
 ) -> None:
@@ -114,14 +129,21 @@ def test_a_group_goes_on_where_it_stopped_and_loses_nothing(
     bootstrap: str, here: tuple[str, str], make_topic: MakeTopic, group: str
 ) -> None:
     topic = make_topic()
-    send(bootstrap, topic, map(str, range(1000)))
+    send(bootstrap, topic, (f"{number:01000}" for number in range(1000)))
     read_some = ("--topic", topic, "--group", group, "--from-beginning", "--timeout-ms", 20_000)
-    assert ok(CONSUMER, *here, *read_some, "--max-messages", 3).lines == ["0", "1", "2"]
-    # Stopped in the middle by a reader that went away: what it did not print is still to come.
+
+    def numbers(text: str) -> list[int]:
+        return [int(line) for line in text.splitlines()]
+
+    assert numbers(ok(CONSUMER, *here, *read_some, "--max-messages", 3).out) == [0, 1, 2]
+    # Whoever reads its output goes away, with more printed than a pipe holds: what was not read is still to come.
     command = f"{BIN}/{CONSUMER} {' '.join(map(str, (*here, *read_some)))} | head -2"
     piped = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False)
-    assert piped.stdout.split() == ["3", "4"]
+    assert numbers(piped.stdout) == [3, 4]
+    assert "Unable to write to standard out, closing consumer." in piped.stderr
     assert "Traceback" not in piped.stderr
+    (again,) = numbers(ok(CONSUMER, *here, *read_some, "--max-messages", 1).out)
+    assert again in (3, 4, 5)
 
 
 def test_it_ends_when_nothing_comes_for_so_long(here: tuple[str, str], make_topic: MakeTopic) -> None:
@@ -249,8 +271,6 @@ def test_the_internal_topics_are_shown_as_json(
 
 
 def test_the_consumer_ends_cleanly_on_sigterm(bootstrap: str, here: tuple[str, str], make_topic: MakeTopic) -> None:
-    import signal
-
     topic = make_topic()
     send(bootstrap, topic, ["x"])
     with Running(CONSUMER, *here, "--topic", topic, "--from-beginning", "--enable-systest-events") as consumer:

@@ -142,6 +142,9 @@ class Terminal:
             assert ready, f"no {wanted!r} within {wait_s_max:g} s; the screen shows {self.screen!r}"
             self.screen += os.read(self._fd, 65536).decode()
 
+    def kill(self, number: int) -> None:
+        os.kill(self._pid, number)
+
     def end(self) -> int:
         """Waits for the end, and returns the exit code."""
         while True:

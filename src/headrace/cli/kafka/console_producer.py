@@ -1,5 +1,6 @@
 """`kafka-console-producer.sh`: each line of the input becomes a record."""
 
+import signal
 import sys
 import threading
 import time
@@ -149,7 +150,7 @@ def run(args: list[str]) -> int:
 
 def producer_properties(given: Given, properties: dict[str, str]) -> dict[str, str]:
     """What the flags say; where a flag is absent the user's own properties win over the flag's default."""
-    merged = {"client.id": "console-producer", "delivery.timeout.ms": str(DELIVERY_MS_MAX), **properties}
+    merged = {"client.id": "console-producer", **properties}
     merged["bootstrap.servers"] = given.one("bootstrap-server")
     if given.has("compression-codec"):
         merged["compression.type"] = given.one("compression-codec") or "gzip"
@@ -157,7 +158,19 @@ def producer_properties(given: Given, properties: dict[str, str]) -> dict[str, s
         value = given.one(name)
         if value is not None and (given.has(name) or setting not in merged):
             merged[setting] = str(value)
+    if "delivery.timeout.ms" not in merged:
+        # A record may wait for others to join before it is sent at all.
+        waits_ms = sum(int(merged[name]) for name in ("linger.ms", "request.timeout.ms") if merged[name].isdigit())
+        merged["delivery.timeout.ms"] = str(max(DELIVERY_MS_MAX, 2 * waits_ms))
     return merged
+
+
+class _StoppedError(Exception):
+    """SIGTERM came: what was read is still sent."""
+
+
+def _stop(number: int, frame: object) -> None:
+    raise _StoppedError
 
 
 class _Console:
@@ -174,7 +187,6 @@ class _Console:
         self._failed = 0
         self._watch = BrokerWatch({"default.api.timeout.ms": properties["delivery.timeout.ms"]})
         settings = producer_settings(properties) | {"error_cb": self._watch.on_error}
-        self._delivery_s_max = int(properties["delivery.timeout.ms"]) / 1000
         self._producer = make_client(NAME, Producer, settings)
         self._done = threading.Event()
 
@@ -183,17 +195,17 @@ class _Console:
         poller = threading.Thread(target=self._poll, daemon=True)
         poller.start()
         code = 0
+        signal.signal(signal.SIGTERM, _stop)
         try:
             self._copy()
         except KeyboardInterrupt:
-            code = 130
+            code = 128 + signal.SIGINT
+        except _StoppedError:
+            code = 128 + signal.SIGTERM
         finally:
             self._done.set()
             poller.join()
-            left = self._producer.flush(self._delivery_s_max + 5)
-            if left:
-                self._failed += left
-                print(f"{left} messages were not acknowledged in time; nothing is known of them", file=sys.stderr)
+            self._flush()
         return code or (1 if self._failed else 0)
 
     def _copy(self) -> None:
@@ -223,8 +235,14 @@ class _Console:
                         f"No room for further records within {self._block_s_max:g} s; raise --max-memory-bytes"
                     ) from None
                 time.sleep(_POLL_S)
+        self._watch.check("nothing more is sent")
         if self._sync:
-            self._producer.flush(self._delivery_s_max + 5)
+            self._flush()
+
+    def _flush(self) -> None:
+        """Sends at once what waits for company, and waits for every answer. librdkafka gives each record up in time."""
+        while self._producer.flush(_POLL_S):
+            self._watch.check(f"{len(self._producer)} messages were not acknowledged")
 
     def _poll(self) -> None:
         while not self._done.is_set():

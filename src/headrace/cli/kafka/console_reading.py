@@ -23,8 +23,8 @@ from confluent_kafka import (
 
 from headrace.cli.kafka.broker_watch import BrokerWatch
 from headrace.cli.kafka.client_settings import consumer_settings, make_client
+from headrace.cli.kafka.consuming import close, take
 from headrace.cli.kafka.message_formats import Format, Shown
-from headrace.cli.kafka.taking import take
 from headrace.cli.kafka.tool import ToolError, stop_printing
 
 NAME = "kafka-console-consumer.sh"
@@ -68,7 +68,7 @@ class ConsoleReading:
             print("Unable to write to standard out, closing consumer.", file=sys.stderr)
             stop_printing()
         finally:
-            self._consumer.close()
+            close(self._consumer)
             print(f"Processed a total of {self._count} messages", file=sys.stderr)
         if self._plan.systest_events:
             print("shutdown_complete", flush=True)
@@ -88,6 +88,8 @@ class ConsoleReading:
         try:
             found = self._consumer.list_topics(topic, timeout=_METADATA_S_MAX).topics[topic]
         except KafkaException as error:
+            self._consumer.poll(0)  # lets the watch hear why
+            self._watch.check("nothing was printed")
             raise ToolError(f"{topic}: {error.args[0].str()}") from error
         if found.error is None and partition in found.partitions:
             return

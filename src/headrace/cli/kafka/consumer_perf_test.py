@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from headrace.cli.kafka import tool
+from headrace.cli.kafka.consuming import close, take
 from headrace.cli.kafka.options import Given, Option
-from headrace.cli.kafka.taking import take
 from headrace.cli.kafka.tool import ToolError, UsageError, require
 
 NAME = "kafka-consumer-perf-test.sh"
@@ -137,7 +137,7 @@ class _Reading:
             self._read(detailed)
         finally:
             end = _ms()
-            self._consumer.close()
+            close(self._consumer)
         if not detailed:
             print(self._total(begin, end))
         if self._metrics is not None:

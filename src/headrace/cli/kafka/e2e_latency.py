@@ -84,6 +84,7 @@ class _Latency:
         from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
         from headrace.cli.kafka.client_settings import consumer_settings, make_client, producer_settings
+        from headrace.cli.kafka.consuming import close
 
         consumer = make_client(
             NAME,
@@ -106,7 +107,7 @@ class _Latency:
             self._await_end(consumer, partitions)
             self._measure(consumer, producer)
         finally:
-            consumer.close()
+            close(consumer)
 
     def _prepare(self) -> int:
         """The number of the topic's partitions; a topic that is not there is made."""

@@ -167,11 +167,13 @@ def _size(data: bytes | None) -> int:
 
 
 def record_parser(given: Given) -> Parser:
-    from headrace.cli.kafka.internal_records import group_record, transaction_record
-
     if given.has("offsets-decoder"):
+        from headrace.cli.kafka.internal_records import group_record
+
         return _internal(group_record)
     if given.has("transaction-log-decoder"):
+        from headrace.cli.kafka.internal_records import transaction_record
+
         return _internal(transaction_record)
     keys, values = _decoder(given.one("key-decoder-class")), _decoder(given.one("value-decoder-class"))
     return lambda record: (

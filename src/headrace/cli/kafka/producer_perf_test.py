@@ -233,8 +233,9 @@ class _Load:
             self._watch.check(f"{self._failed} records failed")
 
     def _finish(self) -> None:
-        while len(self._producer):
-            self._poll(0.1)
+        self._now_ms = _ms()
+        while self._producer.flush(0.1):
+            self._now_ms = _ms()
             self._watch.check(f"{len(self._producer)} records were never acknowledged")
 
     def _delivered(self, error: Any, message: Any) -> None:

@@ -54,7 +54,23 @@ def main(name: str, run: Callable[[list[str]], int | None]) -> NoReturn:
             raise
         what = f"{type(error).__name__}: {error}"
         code = _fail(f"{name}: unexpected {what}; run it with HEADRACE_DEBUG=1 to see where, and report it")
+    if _AT_ONCE:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)
+
+
+_AT_ONCE: list[bool] = []
+
+
+def end_at_once() -> None:
+    """The process will end without waiting for its threads: one of them is stuck in a client without a broker."""
+    _AT_ONCE.append(True)
+
+
+def must_end_at_once() -> bool:
+    return bool(_AT_ONCE)
 
 
 def stop_printing() -> None:

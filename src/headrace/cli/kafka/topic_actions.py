@@ -87,9 +87,13 @@ def delete(cluster: Cluster, given: Given) -> None:
 
 
 def describe(cluster: Cluster, given: Given) -> None:
-    names = _by_id(cluster, given) if given.has("topic-id") else _existing(cluster, given)
     per_answer = given.one("partition-size-limit-per-response") or topic_facts.PARTITIONS_PER_ANSWER
-    topics = topic_facts.describe(cluster, names, per_answer)
+    if given.has("topic-id"):
+        names = _by_id(cluster, given)
+        topics = topic_facts.described_by_metadata(cluster, names)  # as Kafka's tool does, for an id
+    else:
+        names = _existing(cluster, given)
+        topics = topic_facts.describe(cluster, names, per_answer)
     settings = topic_facts.topic_settings(cluster, names)
     live = set(cluster.nodes())
     moving = topic_facts.reassignments(cluster, topics)

@@ -85,7 +85,7 @@ def describe(cluster: Cluster, names: Sequence[str], per_answer: int = PARTITION
     if not names:
         return []
     if not cluster.any.serves(DESCRIBE_TOPIC_PARTITIONS):
-        return _described_by_metadata(cluster, names)
+        return described_by_metadata(cluster, names)
     pieces: dict[str, list[PartitionFacts]] = {}
     ids: dict[str, UUID | None] = {}
     cursor: dict[str, object] | None = None
@@ -116,7 +116,10 @@ def describe(cluster: Cluster, names: Sequence[str], per_answer: int = PARTITION
         cursor = {"topic_name": at.topic_name, "partition_index": at.partition_index}
 
 
-def _described_by_metadata(cluster: Cluster, names: Sequence[str]) -> list[TopicFacts]:
+def described_by_metadata(cluster: Cluster, names: Sequence[str]) -> list[TopicFacts]:
+    """By the older request, which says nothing of replicas that may lead once none is in sync."""
+    if not names:
+        return []
     found = []
     for topic in cluster.metadata(names).topics:
         check(topic.error_code)

@@ -5,8 +5,8 @@ from contextlib import suppress
 from typing import Any
 
 from headrace.cli.kafka import tool
+from headrace.cli.kafka.consuming import close, take
 from headrace.cli.kafka.options import Given, Option
-from headrace.cli.kafka.taking import take
 from headrace.cli.kafka.tool import ToolError, require
 
 NAME = "kafka-verifiable-consumer.sh"
@@ -117,7 +117,7 @@ class _Reading:
         finally:
             if self._stopped:
                 say("shutdown_requested")
-            self._consumer.close()
+            close(self._consumer)
             say("shutdown_complete")
         return 0
 

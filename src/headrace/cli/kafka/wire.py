@@ -113,7 +113,9 @@ class Connection:
     def _frame(self) -> bytes:
         (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
         if not 0 <= length <= ANSWER_BYTES_MAX:
-            raise GoneError(f"{self._where} announced an answer of {length} bytes; is that a Kafka broker's port?")
+            raise GoneError(
+                f"{self._where} announced an answer of {length} bytes; is that a broker's port, and not one for TLS?"
+            )
         return self._exactly(length)
 
     def _exactly(self, size: int) -> bytes:
