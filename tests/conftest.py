@@ -24,6 +24,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--minutes", type=float, default=None, metavar="N", help="how long transformers are killed (make chaos)"
     )
 
+    parser.addoption(
+        "--record-requests",
+        metavar="FILE",
+        default=None,
+        help="write down which client sent which request in which version to the brokers of tests/wire "
+        "(`make compatibility`); only a whole run that passes is written",
+    )
+
 
 def pytest_configure(config: pytest.Config) -> None:
     check_installed(Path(sysconfig.get_paths()["purelib"]) / "headrace")

@@ -69,6 +69,10 @@ class World:
     def file(self, out: str) -> str:
         return self.bench.file(CODE.format(batch=self.batch, out=out), f"{out}.py")
 
+    def broker_again(self) -> None:
+        """At the same address, after it was killed."""
+        self.broker = start_broker(self.directory, int(self.broker.bootstrap.rpartition(":")[2]))
+
     def send(self, count: int) -> None:
         values = [{"id": number, "k": number % KEYS} for number in range(self.ids, self.ids + count)]
         self.bench.send("events", values, key=lambda value: str(value["k"]))
@@ -96,9 +100,15 @@ class World:
 
 @contextmanager
 def world_of(spark: SparkSession, directory: Path, batch: int) -> Iterator[World]:
-    port = steady_port()
-    with BrokerProcess(str(directory / "log"), {"num.partitions": "2"}, port=port) as broker:
-        yield World(spark, broker, directory, batch)
+    world = World(spark, start_broker(directory, steady_port()), directory, batch)
+    try:
+        yield world
+    finally:
+        world.broker.stop()
+
+
+def start_broker(directory: Path, port: int) -> BrokerProcess:
+    return BrokerProcess(str(directory / "log"), {"num.partitions": "2"}, port=port)
 
 
 def doomed(world: World, batch: int, *outs: tuple[str, str]) -> subprocess.Popen[bytes]:
@@ -137,7 +147,7 @@ def test_a_broker_that_is_killed_while_the_pipeline_streams_loses_and_doubles_no
 ) -> None:
     seed = int.from_bytes(os.urandom(4))
     chance = random.Random(seed)
-    with world_of(spark, tmp_path, batch=40) as world:
+    with world_of(spark, tmp_path, batch=70) as world:
         world.send(100)
         tables = str(tmp_path / "tables")
         file = world.file("streamed")
@@ -146,18 +156,16 @@ def test_a_broker_that_is_killed_while_the_pipeline_streams_loses_and_doubles_no
             eventually(lambda: any(node.batches for node in nodes.values()), "a first batch")
             time.sleep(chance.uniform(0, 1))
             world.broker.kill()
-            with BrokerProcess(world.broker.data, {"num.partitions": "2"}, port=_port(world)) as again:
-                world.broker = again
-                world.send(100)
-                eventually(
-                    lambda: all(_end(node.offsets) == world.ids for node in nodes.values()),
-                    f"all nodes at {world.ids}, seed {seed}",
-                )
-                runner.stop()
-                eventually(lambda: runner.progress.status == "stopped", "the end")
-                world.bench.once(file)
-                surplus = world.surplus("streamed", tables)
-                assert surplus == {"kept": 0, "summed": 0, "tallied": 0, "out": 0}, f"seed {seed}"
+            world.broker_again()
+            world.send(100)
+            eventually(
+                lambda: all(_end(node.offsets) == world.ids for node in nodes.values()),
+                f"all nodes at {world.ids}, seed {seed}: {nodes}",
+                seconds=2 * WAIT_S_MAX,
+            )
+        world.bench.once(file)
+        surplus = world.surplus("streamed", tables)
+        assert surplus == {"kept": 0, "summed": 0, "tallied": 0, "out": 0}, f"seed {seed}"
 
 
 def test_driver_and_broker_killed_together_at_a_random_moment_lose_and_double_nothing(
@@ -166,8 +174,8 @@ def test_driver_and_broker_killed_together_at_a_random_moment_lose_and_double_no
     seed = int.from_bytes(os.urandom(4))
     chance = random.Random(seed)
     tables = str(tmp_path / "tables")
-    with world_of(spark, tmp_path, batch=40) as world:
-        world.send(400)
+    with world_of(spark, tmp_path, batch=60) as world:
+        world.send(200)
         file = world.file("both")
         command = [sys.executable, "-m", "headrace.cli.main", "pipeline", "run", file, "--tables", tables,
                    "--bootstrap", world.broker.bootstrap, "--master", "local[2]"]  # fmt: skip
@@ -185,16 +193,11 @@ def test_driver_and_broker_killed_together_at_a_random_moment_lose_and_double_no
         os.kill(driver.pid, signal.SIGKILL)
         world.broker.kill()
         driver.wait(30)
-        with BrokerProcess(world.broker.data, {"num.partitions": "2"}, port=_port(world)) as again:
-            world.broker = again
-            world.send(50)
-            world.bench.once(file)
-            surplus = world.surplus("both", tables)
-            assert surplus == {"kept": 0, "summed": 0, "tallied": 0, "out": 0}, f"seed {seed}"
-
-
-def _port(world: World) -> int:
-    return int(world.broker.bootstrap.rpartition(":")[2])
+        world.broker_again()
+        world.send(50)
+        world.bench.once(file)
+        surplus = world.surplus("both", tables)
+        assert surplus == {"kept": 0, "summed": 0, "tallied": 0, "out": 0}, f"seed {seed}"
 
 
 def _end(offsets: dict[str, dict[str, int]]) -> int:

@@ -38,6 +38,20 @@ class _Told:
         self._done(error)
 
 
+class _All:
+    """Everyone whose records are in one batch. A class, since a function inside a compiled one refers to itself: what
+    it holds would wait for the garbage collector."""
+
+    __slots__ = ("_dones",)
+
+    def __init__(self, dones: list[Done]) -> None:
+        self._dones = dones
+
+    def __call__(self, error: Exception | None) -> None:
+        for done in self._dones:
+            done(error)
+
+
 class TopicJournal:
     def __init__(self, name: str, partition_count: int, segment_bytes: int, topics: Topics, clock: Clock) -> None:
         self._name = name
@@ -96,12 +110,7 @@ class TopicJournal:
         gathered = self._gathered.pop(partition, None)
         if gathered is not None:
             pairs, dones = gathered
-
-            def done(error: Exception | None) -> None:
-                for each in dones:
-                    each(error)
-
-            self._stage(partition, pairs, done, None)
+            self._stage(partition, pairs, _All(dones), None)
 
     def _stage(self, partition: int, records: Sequence[Pair], done: Done, producer: tuple[int, int] | None) -> None:
         now_ms = self._clock.now_ms()

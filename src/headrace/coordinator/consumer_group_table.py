@@ -7,7 +7,7 @@ Who owns a partition is indexed here: a member owns what is assigned to it and w
 import hashlib
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from headrace.coordinator.consumer_group_changes import (
     Change,
@@ -23,7 +23,10 @@ from headrace.coordinator.consumer_group_member import ConsumerGroupMember, Curr
 from headrace.coordinator.topic_view import TopicView
 from headrace.core.errors import InvariantError
 
-EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
+EMPTY: Final = "Empty"
+ASSIGNING: Final = "Assigning"
+RECONCILING: Final = "Reconciling"
+STABLE: Final = "Stable"
 
 K = TypeVar("K")
 V = TypeVar("V")

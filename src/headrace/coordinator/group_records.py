@@ -31,10 +31,17 @@ from headrace.coordinator.record_bytes import (
 from headrace.core.errors import InvariantError
 from headrace.protocol.wire import I16, I32, I64
 
-OFFSET_COMMIT_LEGACY, OFFSET_COMMIT, GROUP_METADATA = 0, 1, 2
-OFFSET_VALUE_VERSION, OFFSET_VALUE_VERSION_WITH_LIFETIME, OFFSET_VALUE_VERSION_MAX = 4, 1, 4
-GROUP_VALUE_VERSION, GROUP_VALUE_VERSION_MAX = 3, 4
-OFFSET_KEYS_MAX: Final = 10_000  # keys that are kept encoded: a group commits the same partitions again and again
+OFFSET_COMMIT_LEGACY: Final = 0
+OFFSET_COMMIT: Final = 1
+GROUP_METADATA: Final = 2
+OFFSET_VALUE_VERSION: Final = 4
+OFFSET_VALUE_VERSION_WITH_LIFETIME: Final = 1
+OFFSET_VALUE_VERSION_MAX: Final = 4
+GROUP_VALUE_VERSION: Final = 3
+GROUP_VALUE_VERSION_MAX: Final = 4
+OFFSET_KEYS_MAX: Final = (
+    10_000  # keys that are kept encoded: the same group commits the same partitions again and again
+)
 _OFFSET_KEY: Final = I16.pack(OFFSET_COMMIT)
 _OFFSET_AND_EPOCH: Final = Struct(">hqi")  # with the version in front
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tagged field, number 0, 16 bytes

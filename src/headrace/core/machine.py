@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-_PROBE_WAIT_S = 0.5
+PROBE_WAIT_S = 3.0
 _LISTENING = "0A"
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)  # length, API, version, correlation id 7, no client id
 
@@ -96,10 +96,10 @@ def _bindable(host: str, port: int) -> bool:
 
 def speaks_kafka(host: str, port: int) -> bool:
     """Whether ApiVersions, which every broker answers first of all, is answered."""
-    with suppress(OSError), socket.create_connection((host, port), _PROBE_WAIT_S) as connection:
-        connection.settimeout(_PROBE_WAIT_S)
+    with suppress(OSError), socket.create_connection((host, port), PROBE_WAIT_S) as connection:
+        connection.settimeout(PROBE_WAIT_S)
         connection.sendall(_API_VERSIONS)
-        answer = connection.recv(8)
+        answer = connection.recv(8, socket.MSG_WAITALL)
         return len(answer) == 8 and answer[4:] == struct.pack(">i", 7)
     return False
 

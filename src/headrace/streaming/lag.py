@@ -19,9 +19,9 @@ class Lag:
         self._looked_at = 0.0
         self.caught_up = False
 
-    def look(self, nodes: Sequence[NodeRun]) -> None:
+    def look(self, nodes: Sequence[NodeRun], *, now_or_never: bool = False) -> None:
         now = time.monotonic()
-        if now - self._looked_at < LOOK_S_MIN:
+        if now - self._looked_at < LOOK_S_MIN and not now_or_never:
             return
         self._looked_at = now
         places = {

@@ -150,7 +150,8 @@ class NodeRun:
         if writer is None or writer.batch is None:
             return ""
         if writer.failure is None:
-            return f"after batch {writer.batch}: "
+            topics = ", ".join(self.progress.offsets)
+            return f"after batch {writer.batch}{f' of {topics}' if topics else ''}: "
         spans = ranges_text(writer.ranges)
         return f"batch {writer.batch} ({spans}): " if spans else f"batch {writer.batch}: "
 
@@ -193,7 +194,6 @@ class NodeRun:
 
     def _take_totals(self) -> None:
         totals = self._ledger.totals
-        self.progress.rows_out = totals.rows
         self.progress.unparsed = totals.unparsed
         self.progress.quarantined = totals.quarantined + totals.unparsed
         self.progress.expectations = {name: dict(each) for name, each in totals.expectations.items()}

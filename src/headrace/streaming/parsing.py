@@ -121,8 +121,12 @@ class Parser:
         from pyspark.sql import functions as F
 
         text = self._text()
-        looks_like_it = ~F.rtrim(text, F.lit(" \t\r\n")).endswith("}") | text.rlike(_SEVERAL_VALUES)
-        elements = F.size(F.from_json(F.concat(F.lit("["), text, F.lit("]")), "array<string>"))
+        ends_well = text.endswith("}") | F.rtrim(text, F.lit(" \t\r\n")).endswith("}")
+        # Plain objects, which most are, end with their first brace: no pattern need be tried on them.
+        flat = F.instr(text, "}") == F.octet_length(text)
+        looks_like_it = ~ends_well | (~flat & text.rlike(_SEVERAL_VALUES))
+        # Not from_json: that would keep the whole projection out of Spark's code generation.
+        elements = F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
         return looks_like_it & (F.coalesce(elements, F.lit(-1)) != 1)
 
     def _unknown(self) -> "Column":

@@ -30,7 +30,6 @@ class NodeProgress:
     lag_unit: Literal["records", "versions"] = "records"
     batch_ms: int | None = None
     last_batch_at: str | None = None
-    rows_out: int = 0
     unparsed: int = 0
     quarantined: int = 0
     expectations: dict[str, Any] = field(default_factory=dict)

@@ -156,6 +156,8 @@ class Runner:
         finally:
             for node in self._nodes:
                 node.stop()
+            self._lag.look(self._nodes, now_or_never=True)
+            self.progress.caught_up = self._lag.caught_up
             self.progress.status = self._outcome()
             self.progress.write(path)
         on_progress(self.progress)

@@ -61,8 +61,10 @@ def parsed_topic(raw: "DataFrame", parser: Parser, observed: str) -> "DataFrame"
     """Whole records only; under the name `observed` the query reports how many there were and how many were bad."""
     from pyspark.sql import functions as F
 
-    counted = parser.split(raw).observe(observed, F.count(F.lit(1)).alias("rows"), F.count_if(F.col(BAD)).alias("bad"))
-    return counted.where(~F.col(BAD)).select(*parser.columns())
+    # What is counted is copied: the raw bytes are left out before.
+    rows = parser.split(raw).select(BAD, *parser.columns())
+    counted = rows.observe(observed, F.count(F.lit(1)).alias("rows"), F.count_if(F.col(BAD)).alias("bad"))
+    return counted.where(~F.col(BAD)).drop(BAD)
 
 
 def table_stream(spark: "SparkSession", path: str, given: TableStream | None, *, changes: bool) -> "DataFrame":

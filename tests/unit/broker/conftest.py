@@ -46,7 +46,7 @@ def ask(node, api_key, version=None, **body):
     version = api.high if version is None else version
     sent = bytearray()
     compile_writer(messages._schema(api_key, version, "request")).write(sent, body)
-    decoded = messages.decode_request(api_key, version, bytes(sent), 0)
+    decoded = api.read(version, bytes(sent), 0)
     answer = api.handle(node, Request(api_key, version, 1, "test", decoded, None))
     assert not isinstance(answer, Later)
     if not isinstance(answer, bytes):

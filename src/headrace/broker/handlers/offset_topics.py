@@ -25,6 +25,10 @@ class Sorted:
         self.known: list[tuple[Topic, Any]] = []  # the topic, and the request's entry for one of its partitions
         self._refused: dict[object, dict[str, Any]] = {}
 
+    @property
+    def refuses(self) -> bool:
+        return bool(self._refused)
+
     def refuse(self, reference: Mapping[str, object], partition: int, code: int) -> None:
         topic = self._refused.setdefault(_identity(reference), {**reference, "partitions": []})
         topic["partitions"].append({"partition_index": partition, "error_code": code})
