@@ -22,6 +22,7 @@ from shared_tools import SharedTools
 from workspace import Workspace
 
 PARTITIONS = 6
+SETTINGS = (f"num.partitions={PARTITIONS}", "group.initial.rebalance.delay.ms=0")
 START_S_MAX = 120.0
 
 
@@ -56,9 +57,9 @@ class Broker:
 
 
 @contextlib.contextmanager
-def headrace(workspace: Workspace, name: str = "headrace") -> Iterator[Broker]:
+def headrace(workspace: Workspace, name: str = "headrace", *settings: str) -> Iterator[Broker]:
     data = workspace.fresh(name)
-    broker = start_headrace(name, data)
+    broker = start_headrace(name, data, *settings)
     try:
         yield broker
     finally:
@@ -66,7 +67,7 @@ def headrace(workspace: Workspace, name: str = "headrace") -> Iterator[Broker]:
         workspace.remove(name)
 
 
-def start_headrace(name: str, data: Path) -> Broker:
+def start_headrace(name: str, data: Path, *settings: str) -> Broker:
     """The caller stops it. Starts on what the directory holds, if it holds something."""
     command = Path(sys.executable).parent / "headrace"
     if not command.exists():
@@ -78,7 +79,7 @@ def start_headrace(name: str, data: Path) -> Broker:
     with open(log_path, "wb") as log:
         began = time.monotonic()
         process = subprocess.Popen(
-            [*words, "--set", f"num.partitions={PARTITIONS}", "--set", "group.initial.rebalance.delay.ms=0"],
+            [*words, *(word for setting in (*SETTINGS, *settings) for word in ("--set", setting))],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import compaction
 import partitions
 import stored
 from book import Book
@@ -186,6 +187,7 @@ def rows(book: Book, *, stored_gb: float, partition_count: int) -> list[Row]:
         *_start_and_memory_rows(book),
         *_stored_rows(book, stored_gb),
         *_partition_rows(book, partition_count),
+        *_compaction_rows(book),
     ]
     return [row for row in every if row.values]
 
@@ -244,6 +246,16 @@ def _partition_rows(book: Book, count: int) -> Iterator[Row]:
         values = book.values(partitions.NAME, partitions.MANY, figure)
         text = label if label.startswith("·") else f"{count:,} partitions: {label}"
         yield Row(label=text, base=[], values=values, show=show, target=target)
+
+
+def _compaction_rows(book: Book) -> Iterator[Row]:
+    for load, name in compaction.LOADS.items():
+        for point, target in (("p99", Target(2.0, False)), ("p50", None)):
+            base, values = (
+                book.values(compaction.NAME, side, f"{load}_{point}_us") for side in (compaction.IDLE, compaction.BUSY)
+            )
+            label = f"while a log is compacted, {name}, {point}"
+            yield Row(label=label, base=base, values=values, show=_micros, target=target, base_name="idle")
 
 
 def _pair(book: Book, workload: str, label: str, lighter: str, heavier: str) -> Iterator[Row]:

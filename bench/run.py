@@ -14,6 +14,7 @@ from pathlib import Path
 
 import brokers
 import clients
+import compaction
 import compare_rows
 import coordinated
 import partitions
@@ -35,6 +36,7 @@ NAMES = (
     *coordinated.NAMES,
     stored.NAME,
     partitions.NAME,
+    compaction.NAME,
 )
 COMPARED = {*compare_rows.NAMES, *clients.NAMES, *coordinated.NAMES}
 QUICK = {"rounds": 1, "seconds": 1.0, "records": 100_000, "warm": 3.0, "stored_gb": 0.1, "partitions": 500}
@@ -108,6 +110,10 @@ def _run_stages(tools: shared_tools.SharedTools, book: Book, workspace: Workspac
     if partitions.NAME in chosen.wanted:
         stages[partitions.NAME] = lambda: partitions.run(
             tools, book, workspace, rounds=2 * chosen.rounds, seconds=short_s, partitions=chosen.partitions
+        )
+    if compaction.NAME in chosen.wanted:
+        stages[compaction.NAME] = lambda: compaction.run(
+            tools, book, workspace, rounds=2 * chosen.rounds, seconds=chosen.seconds
         )
     for name, stage in stages.items():
         print(f"{name}", flush=True)

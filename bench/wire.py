@@ -6,12 +6,12 @@ Only versions that need neither tagged fields nor topic ids; a connection lives 
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from crc32c import crc32c
 from processes import MeasurementError
 
-PRODUCE, METADATA, FIND_COORDINATOR, CREATE_TOPICS, DELETE_TOPICS = 0, 3, 10, 19, 20
+PRODUCE, METADATA, FIND_COORDINATOR, CREATE_TOPICS, DELETE_TOPICS, ALTER_CONFIGS = 0, 3, 10, 19, 20, 44
 ANSWER_S_MAX = 120.0
 FIRST_TOPIC = "first-record"
 _RETRY_S = 0.002
@@ -19,11 +19,20 @@ _RETRY_S = 0.002
 
 def ask(port: int, api_key: int, version: int, body: bytes, *, seconds_max: float = ANSWER_S_MAX) -> bytes:
     """The answer's body, without its correlation id."""
-    request = struct.pack(">hhi", api_key, version, 1) + _string("bench") + body
     with socket.create_connection(("127.0.0.1", port), timeout=seconds_max) as connection:
-        connection.sendall(struct.pack(">i", len(request)) + request)
-        (size,) = struct.unpack(">i", _exactly(connection, 4))
-        return _exactly(connection, size)[4:]
+        return ask_over(connection, request(api_key, version, body))
+
+
+def ask_over(connection: socket.socket, framed: bytes) -> bytes:
+    connection.sendall(framed)
+    (size,) = struct.unpack(">i", _exactly(connection, 4))
+    return _exactly(connection, size)[4:]
+
+
+def request(api_key: int, version: int, body: bytes) -> bytes:
+    """With its length in front."""
+    framed = struct.pack(">hhi", api_key, version, 1) + _string("bench") + body
+    return struct.pack(">i", len(framed)) + framed
 
 
 def first_record(port: int, alive: Callable[[], bool], *, seconds_max: float = ANSWER_S_MAX) -> float:
@@ -79,12 +88,23 @@ def topics(port: int) -> list[str]:
     return [name for name in names if not name.startswith("__")]
 
 
-def create_topics(port: int, names: Iterable[str], partitions: int) -> None:
-    names = list(names)
+def create_topics(port: int, names: Iterable[str], partitions: int, configs: Mapping[str, str] | None = None) -> None:
+    names, given = list(names), configs or {}
     body = struct.pack(">i", len(names))
     for name in names:
-        body += _string(name) + struct.pack(">ihii", partitions, 1, 0, 0)
+        body += _string(name) + struct.pack(">ihii", partitions, 1, 0, len(given))
+        body += b"".join(_string(key) + _string(value) for key, value in given.items())
     _each_ok(ask(port, CREATE_TOPICS, 2, body + struct.pack(">i?", 100_000, False)), "create", with_message=True)
+
+
+def set_topic_config(port: int, name: str, key: str, value: str) -> None:
+    one = _string(key) + b"\x00" + _string(value)
+    body = struct.pack(">ib", 1, 2) + _string(name) + struct.pack(">i", 1) + one + b"\x00"
+    answer = _Reader(ask(port, ALTER_CONFIGS, 0, body))
+    answer.take(4 + 4)
+    code, message = answer.number(2), answer.string()
+    if code:
+        raise MeasurementError(f"{key}={value} of topic {name}: error {code}: {message}")
 
 
 def delete_topics(port: int, names: Iterable[str]) -> None:
@@ -105,22 +125,38 @@ def _each_ok(data: bytes, verb: str, *, with_message: bool) -> None:
 
 
 def _produce_one(port: int) -> int:
-    batch = _batch(b"x" * 100)
-    body = struct.pack(">hhii", -1, 1, 30_000, 1) + _string(FIRST_TOPIC)
-    body += struct.pack(">iii", 1, 0, len(batch)) + batch
-    answer = _Reader(ask(port, PRODUCE, 7, body))
+    return produce_code(ask(port, PRODUCE, 7, produce_body(FIRST_TOPIC, batch([(None, b"x" * 100)]))))
+
+
+def produce_body(topic: str, data: bytes) -> bytes:
+    """Of version 7: one batch for partition 0, acknowledged by the leader."""
+    body = struct.pack(">hhii", -1, 1, 30_000, 1) + _string(topic)
+    return body + struct.pack(">iii", 1, 0, len(data)) + data
+
+
+def produce_code(data: bytes) -> int:
+    answer = _Reader(data)
     answer.take(4)
     answer.string()
     answer.take(4 + 4)
     return answer.number(2)
 
 
-def _batch(value: bytes) -> bytes:
-    """A batch of one record; every length in it is below 64, or two bytes as a zigzag varint."""
-    record = b"\x00\x00\x00\x01" + _varint(len(value)) + value + b"\x00"
-    records = _varint(len(record)) + record
-    now_ms = int(time.time() * 1000)
-    checked = struct.pack(">hiqqqhii", 0, 0, now_ms, now_ms, -1, -1, -1, 1) + records
+def fetch_body(topic: str, bytes_max: int) -> bytes:
+    """Of version 4: the beginning of partition 0."""
+    head = struct.pack(">iiiibi", -1, 500, 1, bytes_max, 0, 1) + _string(topic)
+    return head + struct.pack(">iiqi", 1, 0, 0, bytes_max)
+
+
+def batch(pairs: Sequence[tuple[bytes | None, bytes]]) -> bytes:
+    """Keys and values as one batch."""
+    records = b""
+    for at, (key, value) in enumerate(pairs):
+        keyed = b"\x01" if key is None else _varint(len(key)) + key
+        record = b"\x00\x00" + _varint(at) + keyed + _varint(len(value)) + value + b"\x00"
+        records += _varint(len(record)) + record
+    now_ms, count = int(time.time() * 1000), len(pairs)
+    checked = struct.pack(">hiqqqhii", 0, count - 1, now_ms, now_ms, -1, -1, -1, count) + records
     return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c(checked)) + checked
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["headrace.testing.plugin"]
+
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "headrace"
 
 
@@ -17,6 +19,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="run tests/wire against this broker, e.g. an Apache Kafka, instead of a Headrace broker of our "
         "own; one that can be thrown away, for topics are created and deleted, also some named 'test'",
+    )
+    parser.addoption(
+        "--minutes", type=float, default=None, metavar="N", help="how long transformers are killed (make chaos)"
+    )
+
+    parser.addoption(
+        "--record-requests",
+        metavar="FILE",
+        default=None,
+        help="write down which client sent which request in which version to the brokers of tests/wire "
+        "(`make compatibility`); only a whole run that passes is written",
     )
 
 

@@ -32,13 +32,14 @@ Partition = tuple[str, int]
 
 @functools.cache
 def _writer(api_key: int, version: int) -> tuple[Any, bool]:
-    return compile_writer(messages._schema(api_key, version, "request")), messages.request_is_flexible(api_key, version)
+    writer = compile_writer(messages._schema(api_key, version, "request"))
+    return writer.write, messages.request_is_flexible(api_key, version)
 
 
 @functools.cache
 def _reader(api_key: int, version: int) -> tuple[Any, bool]:
     schema = messages._schema(api_key, version, "response")
-    return compile_reader(schema), schema.__flexible__
+    return compile_reader(schema).read, schema.__flexible__
 
 
 def encode(api_key: int, version: int, correlation_id: int, client_id: str, body: Mapping[str, object]) -> bytes:

@@ -25,9 +25,8 @@ def test_workers_run_this_python(spark: SparkSession) -> None:
     assert spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect() == [sys.executable]
 
 
-def test_state_is_kept_in_rocksdb_and_shuffles_have_as_many_partitions_as_cores(spark: SparkSession) -> None:
+def test_state_is_kept_in_rocksdb(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.streaming.stateStore.providerClass").endswith("RocksDBStateStoreProvider")
-    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
 
 
 def test_the_driver_listens_on_loopback_only(spark: SparkSession) -> None:

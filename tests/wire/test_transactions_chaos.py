@@ -1,56 +1,35 @@
 """Consume, transform, produce, killed at random moments: the output holds each input exactly once.
 
-The moments come from a seed that a failure shows; `--seed N` chooses the same again, `--rounds N` kills more often.
+Transformers are killed, and so is the broker, if it is our own. The moments come from a seed that a failure shows;
+`--seed N` chooses the same again, `--rounds N` kills more often, and `make chaos MINUTES=…` goes on for so long.
 """
 
 from __future__ import annotations
 
 import os
 import random
-import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
-from eventually import WAIT_S_MAX
-from memberships import consumer_of
+from chaos import PARTITIONS, Chaos, KillableBroker, Slot
+from confluent_kafka.admin import AdminClient
+from java import JavaTools
+from topic_setup import create_topic, fresh_name
 
-MakeTopic = Callable[..., str]
-SLOTS, PARTITIONS = 2, 4
-ROUNDS = 8
-RECORDS_A_ROUND = 400  # more than two transformers get done in a round
-RESTARTS_MAX = 20
-FINISH_S_MAX = 30.0
+SLOTS = 2
+ROUNDS = {"confluent": 8, "java-classic": 3, "java-consumer": 3}
+# A JVM needs a while before it does anything: seconds of work before a kill, at least and at most.
+WORK_S = {"confluent": (0.2, 1.2), "java-classic": (1.5, 5.0), "java-consumer": (1.5, 5.0)}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    # A killed member of the newer protocol holds its partitions until its session ends.
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.heartbeat.interval.ms": "500",
+}
 _SCRIPT = str(Path(__file__).parent / "transformer.py")
-
-
-class Slot:
-    """The place of one transformer: who runs there is replaced when it is killed, or ends by itself."""
-
-    def __init__(self, log: Path, *args: str) -> None:
-        self._command = [sys.executable, _SCRIPT, *args]
-        self._log = log
-        self.restarts = -1
-        self.start()
-
-    def start(self) -> None:
-        self.restarts += 1
-        with self._log.open("ab") as out:
-            self._process = subprocess.Popen(self._command, stdout=out, stderr=out)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def tend(self) -> None:
-        """Starts it again if it has ended by itself, which a transformer does at every failure."""
-        if self._process.poll() is not None:
-            assert self.restarts < RESTARTS_MAX, self._log.read_text()[-4000:]
-            self.start()
 
 
 @pytest.fixture
@@ -61,51 +40,63 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
     return random.Random(seed)
 
 
+@pytest.fixture
+def broker(is_headrace: bool, tmp_path: Path) -> Iterator[KillableBroker | None]:
+    """One that may be killed; None where another broker was given."""
+    if not is_headrace:
+        yield None
+        return
+    own = KillableBroker(str(tmp_path / "data"), SETTINGS)
+    try:
+        yield own
+    except BaseException:
+        own.kill()
+        raise
+    finally:
+        own.stop()
+
+
+def _commands(kind: str, request: pytest.FixtureRequest) -> list[str]:
+    if kind == "confluent":
+        return [sys.executable, _SCRIPT]
+    java: JavaTools = request.getfixturevalue("java")
+    return java.command("JavaTransformer")
+
+
+@pytest.mark.parametrize("kind", ["confluent", *(pytest.param(f"java-{each}") for each in ("classic", "consumer"))])
 def test_each_input_is_transformed_exactly_once_whoever_is_killed(
-    bootstrap: str,
-    make_topic: MakeTopic,
+    kind: str,
+    broker: KillableBroker | None,
     tmp_path: Path,
     chance: random.Random,
     request: pytest.FixtureRequest,
 ) -> None:
-    source, target = make_topic(partitions=PARTITIONS), make_topic(partitions=PARTITIONS)
-    rounds = request.config.getoption("--rounds", None) or ROUNDS
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
-    sent: list[bytes] = []
-    found: Counter[bytes] = Counter()
-    slots = [Slot(tmp_path / f"{n}.log", bootstrap, source, target, f"{source}-group", str(n)) for n in range(SLOTS)]
-    reader = consumer_of(bootstrap, f"{source}-reader", isolation_level="read_committed")
+    bootstrap = broker.bootstrap if broker is not None else request.config.getoption("--bootstrap")
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    source, target = fresh_name(f"{kind}-in"), fresh_name(f"{kind}-out")
+    for topic in (source, target):
+        create_topic(admin, topic, partitions=PARTITIONS)
+    command = _commands(kind, request)
+    protocol = [kind.removeprefix("java-")] if kind.startswith("java") else []
+    slots = [
+        Slot(
+            tmp_path / f"{number}.log", [*command, bootstrap, source, target, f"{source}-group", str(number), *protocol]
+        )
+        for number in range(SLOTS)
+    ]
+    chaos = Chaos(bootstrap, source, target, slots, chance)
+    minutes = request.config.getoption("--minutes")
+    rounds = request.config.getoption("--rounds", None) or ROUNDS[kind]
+    until, number = time.monotonic() + 60 * (minutes or 0), 0
     try:
-        with reader as consumer:
-            consumer.subscribe([target])
-
-            def read_until(deadline: float, enough: Callable[[], bool] = lambda: False) -> None:
-                while time.monotonic() < deadline and not enough():
-                    for message in consumer.consume(500, timeout=0.05):
-                        assert message.error() is None, message.error()
-                        found[message.value()] += 1
-                    for slot in slots:
-                        slot.tend()
-
-            for number in range(rounds):
-                for _ in range(RECORDS_A_ROUND):
-                    sent.append(b"%d" % len(sent))
-                    producer.produce(source, sent[-1], partition=len(sent) % PARTITIONS)
-                assert producer.flush(WAIT_S_MAX) == 0
-                # The first needs a moment longer: the group forms.
-                read_until(time.monotonic() + chance.uniform(0.2, 1.2) + (number == 0))
-                victim = chance.choice(slots)
-                victim.kill()
-                victim.start()
-            read_until(time.monotonic() + FINISH_S_MAX, lambda: len(found) == len(sent))
-            # One more record in each partition: what comes before it in the output is all there is.
-            last = [b"last %d" % partition for partition in range(PARTITIONS)]
-            for partition, value in enumerate(last):
-                producer.produce(source, value, partition=partition)
-            assert producer.flush(WAIT_S_MAX) == 0
-            read_until(time.monotonic() + FINISH_S_MAX, lambda: found.keys() >= set(last))
+        while time.monotonic() < until if minutes else number < rounds:
+            # The first needs a moment longer: the group forms.
+            # Brokers are killed in the long runs only (make chaos): see the closing note on a consumer that then hangs.
+            chaos.round(chance.uniform(*WORK_S[kind]) + (number == 0), broker if minutes else None)
+            number += 1
+        chaos.finish()
+        chaos.check()
     finally:
-        for slot in slots:
-            slot.kill()
-    assert found.keys() == set(sent) | set(last), "each input is in the output"
-    assert [value for value, count in found.items() if count != 1] == [], "none is there twice"
+        chaos.close()
+    kills = sum(slot.kills for slot in slots)
+    print(f"{kind}: {chaos.inputs} inputs, {kills} transformers and {broker.kills if broker else 0} brokers killed")

@@ -16,7 +16,7 @@ from headrace.core.errors import PeerError, StorageError
 from headrace.log.recovery import segment_headers
 from headrace.log.transactions import Marker, build_marker, read_marker
 from headrace.protocol.batch import CONTROL
-from headrace.protocol.records import Record, build_batch, iter_records
+from headrace.protocol.records import build_plain_batch, iter_records
 
 if TYPE_CHECKING:
     from headrace.broker.topics import Topic, Topics
@@ -36,6 +36,20 @@ class _Told:
 
     def done(self, log: PartitionLog, error: Exception | None) -> None:
         self._done(error)
+
+
+class _All:
+    """Everyone whose records are in one batch. A class, since a function inside a compiled one refers to itself: what
+    it holds would wait for the garbage collector."""
+
+    __slots__ = ("_dones",)
+
+    def __init__(self, dones: list[Done]) -> None:
+        self._dones = dones
+
+    def __call__(self, error: Exception | None) -> None:
+        for done in self._dones:
+            done(error)
 
 
 class TopicJournal:
@@ -96,17 +110,13 @@ class TopicJournal:
         gathered = self._gathered.pop(partition, None)
         if gathered is not None:
             pairs, dones = gathered
-
-            def done(error: Exception | None) -> None:
-                for each in dones:
-                    each(error)
-
-            self._stage(partition, pairs, done, None)
+            self._stage(partition, pairs, _All(dones), None)
 
     def _stage(self, partition: int, records: Sequence[Pair], done: Done, producer: tuple[int, int] | None) -> None:
         now_ms = self._clock.now_ms()
-        batch = build_batch(
-            [Record(at, now_ms, key, value, ()) for at, (key, value) in enumerate(records)],
+        batch = build_plain_batch(
+            records,
+            now_ms,
             producer_id=producer[0] if producer else -1,
             producer_epoch=producer[1] if producer else -1,
             transactional=producer is not None,

@@ -12,7 +12,7 @@ from headrace.broker.handlers.fetch import FetchHandler
 from headrace.broker.handlers.produce import ProduceHandler
 from headrace.protocol import fetch, produce
 from headrace.protocol.framing import Chunk
-from headrace.protocol.messages import API_VERSIONS, decode_request, encode_response, request_is_flexible
+from headrace.protocol.messages import API_VERSIONS, encode_response, request_is_flexible
 from headrace.protocol.wire import MalformedError, skip_tags
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Router:
             version = 0  # a client that asks for a version of the future can read this one
         else:
             at = skip_tags(data, 0) if request_is_flexible(key, version) else 0
-            body = decode_request(key, version, data, at)
+            body = api.read(version, bytes(data), at)
             request = Request(key, version, correlation_id, client_id, body, connection)
         answer = api.handle(self._node, request)
         if isinstance(answer, Later):

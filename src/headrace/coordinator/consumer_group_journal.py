@@ -77,10 +77,11 @@ def _current(current: CurrentAssignment) -> records.CurrentMemberAssignment:
 
 
 def _held(owned: Owned) -> tuple[records.HeldPartitions, ...]:
-    return tuple(
-        records.HeldPartitions(topic_id, tuple(sorted(held)), tuple(held[each] for each in sorted(held)))
-        for topic_id, held in owned.items()
-    )
+    found = []
+    for topic_id, held in owned.items():
+        partitions = tuple(sorted(held))
+        found.append(records.HeldPartitions(topic_id, partitions, tuple([held[each] for each in partitions])))
+    return tuple(found)
 
 
 def change_of(record: records.ConsumerGroupRecord) -> Change:

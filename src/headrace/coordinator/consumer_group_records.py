@@ -7,7 +7,7 @@ by `consumer_group_reading`.
 """
 
 import uuid
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.coordinator.journal import Pair
 from headrace.coordinator.record_bytes import (
@@ -21,14 +21,14 @@ from headrace.coordinator.record_bytes import (
 )
 from headrace.protocol.wire import I16, I32, I64
 
-CONSUMER_GROUP_METADATA = 3
-CONSUMER_GROUP_PARTITION_METADATA = 4
-CONSUMER_GROUP_MEMBER_METADATA = 5
-CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA = 6
-CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER = 7
-CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT = 8
-CONSUMER_GROUP_REGULAR_EXPRESSION = 16
-_VALUE_VERSION = b"\x00\x00"
+CONSUMER_GROUP_METADATA: Final = 3
+CONSUMER_GROUP_PARTITION_METADATA: Final = 4
+CONSUMER_GROUP_MEMBER_METADATA: Final = 5
+CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: Final = 6
+CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: Final = 7
+CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: Final = 8
+CONSUMER_GROUP_REGULAR_EXPRESSION: Final = 16
+_VALUE_VERSION: Final = b"\x00\x00"
 
 
 # ── the values ───────────────────────────────────────────────────────────────────────────────────────────────────────

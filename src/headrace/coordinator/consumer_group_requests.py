@@ -13,8 +13,7 @@ from headrace.protocol.error_codes import INVALID_REQUEST, UNSUPPORTED_ASSIGNOR
 NOT_SAID = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class Heartbeat(NamedTuple):
     """None, or NOT_SAID, is what the member left as it was."""
 
     group_id: str
@@ -48,6 +47,8 @@ class Heartbeat:
 
     def applied_to(self, known: Subscription) -> Subscription:
         """Who sends such a heartbeat does not speak the classic protocol any more."""
+        if self._leaves(known):
+            return known
         return Subscription(
             instance_id=known.instance_id if self.instance_id is None else self.instance_id,
             rack_id=known.rack_id if self.rack_id is None else self.rack_id,
@@ -59,6 +60,20 @@ class Heartbeat:
                 known.rebalance_timeout_ms if self.rebalance_timeout_ms == NOT_SAID else self.rebalance_timeout_ms
             ),
             server_assignor=known.server_assignor if self.server_assignor is None else self.server_assignor,
+        )
+
+    def _leaves(self, known: Subscription) -> bool:
+        """As most heartbeats do: it says nothing, and comes from where the last one came from."""
+        return (
+            self.topics is None
+            and self.pattern is None
+            and self.rebalance_timeout_ms == NOT_SAID
+            and self.instance_id is None
+            and self.rack_id is None
+            and self.server_assignor is None
+            and known.classic is None
+            and known.client_id == self.client_id
+            and known.client_host == self.client_host
         )
 
 

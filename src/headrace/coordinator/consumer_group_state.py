@@ -29,6 +29,7 @@ not in the table - deadlines, which revision of the topics was looked at - may b
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from headrace.coordinator.consumer_group_changes import (
     Change,
@@ -57,7 +58,10 @@ from headrace.coordinator.topic_view import TopicView
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import GROUP_MAX_SIZE_REACHED, NONE, UNRELEASED_INSTANCE_ID
 
-SESSION, REBALANCE, JOIN, SYNC = "session", "rebalance", "join", "sync"
+SESSION: Final = "session"
+REBALANCE: Final = "rebalance"
+JOIN: Final = "join"
+SYNC: Final = "sync"
 Key = tuple[str, str]  # what is due, and whose
 
 

@@ -6,9 +6,8 @@ Who owns a partition is indexed here: a member owns what is assigned to it and w
 
 import hashlib
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 from headrace.coordinator.consumer_group_changes import (
     Change,
@@ -24,7 +23,10 @@ from headrace.coordinator.consumer_group_member import ConsumerGroupMember, Curr
 from headrace.coordinator.topic_view import TopicView
 from headrace.core.errors import InvariantError
 
-EMPTY, ASSIGNING, RECONCILING, STABLE = "Empty", "Assigning", "Reconciling", "Stable"
+EMPTY: Final = "Empty"
+ASSIGNING: Final = "Assigning"
+RECONCILING: Final = "Reconciling"
+STABLE: Final = "Stable"
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -46,7 +48,7 @@ class ConsumerGroupTable:
         self.static_members: dict[str, str] = {}  # the member's id by its instance id
         self.targets: dict[str, Partitions] = {}
         self.patterns: dict[str, frozenset[str]] = {}
-        self.owners: dict[tuple[uuid.UUID, int], str] = {}
+        self.owners: dict[uuid.UUID, dict[int, str]] = {}  # of each topic's partitions
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -64,10 +66,12 @@ class ConsumerGroupTable:
         return None if member_id is None else self.members[member_id]
 
     def is_taken(self, topic_id: uuid.UUID, partition: int) -> bool:
-        return (topic_id, partition) in self.owners
+        owners = self.owners.get(topic_id)
+        return owners is not None and partition in owners
 
     def topics_of(self, member: ConsumerGroupMember) -> frozenset[str]:
-        return member.subscription.topics | self.patterns.get(member.subscription.pattern, frozenset())
+        wanted = member.subscription
+        return wanted.topics | self.patterns.get(wanted.pattern, frozenset()) if wanted.pattern else wanted.topics
 
     def topics(self) -> frozenset[str]:
         """Every topic that anyone subscribes to, existing or not."""
@@ -134,7 +138,10 @@ class ConsumerGroupTable:
             _put(self.members, change.member_id, None, undo)
         else:
             known = member or ConsumerGroupMember(member_id=change.member_id)
-            _put(self.members, change.member_id, replace(known, subscription=change.subscription), undo)
+            subscribed = ConsumerGroupMember(
+                member_id=change.member_id, subscription=change.subscription, current=known.current
+            )
+            _put(self.members, change.member_id, subscribed, undo)
         after = None if change.subscription is None else change.subscription.instance_id
         if before is not None and before != after and self.static_members.get(before) == change.member_id:
             _put(self.static_members, before, None, undo)
@@ -147,25 +154,29 @@ class ConsumerGroupTable:
             if change.current is None:
                 return
             member = ConsumerGroupMember(member_id=change.member_id)
-        self._disown(member, undo)
-        current = change.current or CurrentAssignment(epoch=-1, previous_epoch=-1)
-        for owned in owned_by(current):
-            if self.owners.get(owned, change.member_id) != change.member_id and not replaying:
-                raise InvariantError(f"{self.group_id}: {owned[0]}-{owned[1]} would belong to two members at once")
-            _put(self.owners, owned, change.member_id, undo)
-        _put(self.members, change.member_id, replace(member, current=current), undo)
+        before, current = member.current, change.current or CurrentAssignment(epoch=-1, previous_epoch=-1)
+        if replaying or before.assigned != current.assigned or before.revoking != current.revoking:
+            self._disown(member, undo)
+            self._own(change.member_id, current, undo, replaying=replaying)
+        assigned = ConsumerGroupMember(member_id=change.member_id, subscription=member.subscription, current=current)
+        _put(self.members, change.member_id, assigned, undo)
+
+    def _own(self, member_id: str, current: CurrentAssignment, undo: Undo, *, replaying: bool) -> None:
+        for part in (current.assigned, current.revoking):
+            for topic_id, partitions in part.items():
+                owners = self.owners.setdefault(topic_id, {})
+                for partition in partitions:
+                    if owners.get(partition, member_id) != member_id and not replaying:
+                        raise InvariantError(f"{self.group_id}: {topic_id}-{partition} would belong to two members")
+                    _put(owners, partition, member_id, undo)
 
     def _disown(self, member: ConsumerGroupMember, undo: Undo) -> None:
-        for owned in owned_by(member.current):
-            if self.owners.get(owned) == member.member_id:
-                _put(self.owners, owned, None, undo)
-
-
-def owned_by(current: CurrentAssignment) -> Iterator[tuple[uuid.UUID, int]]:
-    for part in (current.assigned, current.revoking):
-        for topic_id, partitions in part.items():
-            for partition in partitions:
-                yield topic_id, partition
+        for part in (member.current.assigned, member.current.revoking):
+            for topic_id, partitions in part.items():
+                owners = self.owners.setdefault(topic_id, {})
+                for partition in partitions:
+                    if owners.get(partition) == member.member_id:
+                        _put(owners, partition, None, undo)
 
 
 def topic_ids(names: Iterable[str], topics: TopicView) -> frozenset[uuid.UUID]:

@@ -6,7 +6,6 @@ When a decision cannot be written, it is undone, and with it every later one, wh
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from headrace.coordinator.consumer_group_requests import Decision
 from headrace.coordinator.consumer_group_state import ConsumerGroup
@@ -19,11 +18,13 @@ Told = Callable[[int], None]
 """Is called with 0 when the decision may be told, or with the code that is told instead."""
 
 
-@dataclass(slots=True, eq=False)
 class _Writing:
-    decision: Decision
-    waiting: list[Told] = field(default_factory=list)
-    is_undone: bool = False
+    __slots__ = ("decision", "is_undone", "waiting")
+
+    def __init__(self, decision: Decision, told: Told) -> None:
+        self.decision = decision
+        self.waiting = [told]
+        self.is_undone = False
 
 
 class DecisionQueue:
@@ -38,7 +39,7 @@ class DecisionQueue:
             else:
                 told(NONE)
             return
-        writing = _Writing(decision, [told])
+        writing = _Writing(decision, told)
         self._writing.append(writing)
         append(records, lambda code: self._written(writing, code))
 

@@ -279,8 +279,12 @@ class ConsumerGroups:
             return
         alarm = self._alarms.get(group_id)
         if alarm is None:
-            alarm = self._alarms[group_id] = Alarm(self._table.call_later, lambda: self._wake(group_id))
+            alarm = self._new_alarm(group_id)
         alarm.set(group.deadlines.wake_ms, self._table.now().ms)
+
+    def _new_alarm(self, group_id: str) -> Alarm:
+        alarm = self._alarms[group_id] = Alarm(self._table.call_later, lambda: self._wake(group_id))
+        return alarm
 
     def _wake(self, group_id: str) -> None:
         group = self.groups.get(group_id)

@@ -4,16 +4,19 @@ Deadlines are in milliseconds of a clock that never jumps; a session must not en
 """
 
 from collections.abc import Callable
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 NEVER: Final = 1 << 62
 
 
-class Now(NamedTuple):
+class Now:
     """The time of an event: as the calendar has it, for what is written down; and as deadlines are counted."""
 
-    wall_ms: int
-    ms: int
+    __slots__ = ("ms", "wall_ms")
+
+    def __init__(self, wall_ms: int, ms: int) -> None:
+        self.wall_ms = wall_ms
+        self.ms = ms
 
 
 Key = TypeVar("Key")

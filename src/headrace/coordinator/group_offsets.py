@@ -8,7 +8,7 @@ from headrace.coordinator.consumer_groups import ConsumerGroups
 from headrace.coordinator.group_effects import Body
 from headrace.coordinator.group_members import Ticket
 from headrace.coordinator.group_table import GroupTable
-from headrace.coordinator.offset_requests import OffsetRequests, by_topic, refused_delete, refused_fetch
+from headrace.coordinator.offset_requests import AnswerCodes, OffsetRequests, refused_delete, refused_fetch
 from headrace.coordinator.offset_store import Entry, TopicPartition
 from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, ILLEGAL_GENERATION, NONE
 
@@ -28,7 +28,7 @@ class GroupOffsets:
         generation_or_epoch: int,
         instance_id: str | None,
         entries: Sequence[Entry],
-        answer: Ticket,
+        answer: AnswerCodes,
         *,
         version: int,
         producer: tuple[int, int] | None = None,
@@ -63,7 +63,7 @@ class GroupOffsets:
         group: ConsumerGroup,
         who: tuple[str, int, str | None],
         entries: Sequence[Entry],
-        answer: Ticket,
+        answer: AnswerCodes,
         version: int,
         producer: tuple[int, int] | None,
     ) -> None:
@@ -80,15 +80,7 @@ class GroupOffsets:
             refusal = codes[0] if entries and not wanted else NONE
             self._requests.commit(group.group_id, entries, answer, producer=producer, refusal=refusal)
             return
-
-        def merged(answered: Body) -> None:
-            topics: Iterable[dict[str, object]] = answered["topics"]  # type: ignore[assignment]
-            told = [each["error_code"] for topic in topics for each in topic["partitions"]]  # type: ignore[attr-defined]
-            rest = iter(told)
-            all_codes = [code if code != NONE else next(rest) for code in codes]
-            answer(by_topic((topic, index, code) for (topic, index, _), code in zip(entries, all_codes, strict=True)))
-
-        self._requests.commit(group.group_id, wanted, merged, producer=producer)
+        self._requests.commit(group.group_id, wanted, _completed(codes, answer), producer=producer)
 
     def fetch(
         self,
@@ -114,3 +106,13 @@ class GroupOffsets:
             answer(refused_delete(code))
         else:
             self._requests.delete(group_id, partitions, classic.subscribes_to, answer)
+
+
+def _completed(codes: Sequence[int], answer: AnswerCodes) -> AnswerCodes:
+    """Takes the codes of what was committed; what was not committed has its own already."""
+
+    def complete(committed: list[int]) -> None:
+        rest = iter(committed)
+        answer([code if code != NONE else next(rest) for code in codes])
+
+    return complete

@@ -9,7 +9,9 @@ transaction; in version 1 when the client gave the offset a lifetime of its own,
 metadata in version 3. Versions that older Kafkas wrote are read.
 """
 
+import functools
 import uuid
+from struct import Struct
 from typing import Final, NamedTuple
 
 from headrace.coordinator import consumer_group_records as modern
@@ -18,6 +20,7 @@ from headrace.coordinator.journal import Pair
 from headrace.coordinator.record_bytes import (
     NO_ID,
     NO_TAGS,
+    NO_TEXT,
     Cursor,
     RecordError,
     byte_string,
@@ -28,11 +31,19 @@ from headrace.coordinator.record_bytes import (
 from headrace.core.errors import InvariantError
 from headrace.protocol.wire import I16, I32, I64
 
-OFFSET_COMMIT_LEGACY, OFFSET_COMMIT, GROUP_METADATA = 0, 1, 2
-OFFSET_VALUE_VERSION, OFFSET_VALUE_VERSION_WITH_LIFETIME, OFFSET_VALUE_VERSION_MAX = 4, 1, 4
-GROUP_VALUE_VERSION, GROUP_VALUE_VERSION_MAX = 3, 4
+OFFSET_COMMIT_LEGACY: Final = 0
+OFFSET_COMMIT: Final = 1
+GROUP_METADATA: Final = 2
+OFFSET_VALUE_VERSION: Final = 4
+OFFSET_VALUE_VERSION_WITH_LIFETIME: Final = 1
+OFFSET_VALUE_VERSION_MAX: Final = 4
+GROUP_VALUE_VERSION: Final = 3
+GROUP_VALUE_VERSION_MAX: Final = 4
+OFFSET_KEYS_MAX: Final = (
+    10_000  # keys that are kept encoded: the same group commits the same partitions again and again
+)
 _OFFSET_KEY: Final = I16.pack(OFFSET_COMMIT)
-_OFFSET_VALUE: Final = I16.pack(OFFSET_VALUE_VERSION)
+_OFFSET_AND_EPOCH: Final = Struct(">hqi")  # with the version in front
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tagged field, number 0, 16 bytes
 
 
@@ -137,8 +148,13 @@ def encode(record: GroupRecord) -> Pair:
 
 
 def encode_offset_commit(group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> Pair:
-    key = _OFFSET_KEY + string(group_id) + string(topic) + I32.pack(partition)
+    key = _offset_key(group_id, topic, partition)
     return key, None if committed is None else encode_committed_offset(committed)
+
+
+@functools.lru_cache(maxsize=OFFSET_KEYS_MAX)
+def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    return _OFFSET_KEY + string(group_id) + string(topic) + I32.pack(partition)
 
 
 def encode_committed_offset(committed: CommittedOffset) -> bytes:
@@ -147,8 +163,8 @@ def encode_committed_offset(committed: CommittedOffset) -> bytes:
         version = I16.pack(OFFSET_VALUE_VERSION_WITH_LIFETIME)
         return version + I64.pack(offset) + string(metadata) + _two_times(commit_timestamp_ms, expire_timestamp_ms)
     tags = NO_TAGS if topic_id is None or topic_id == NO_ID else _TOPIC_ID_TAG + topic_id.bytes
-    where = I64.pack(offset) + I32.pack(leader_epoch) + compact_string(metadata)
-    return _OFFSET_VALUE + where + I64.pack(commit_timestamp_ms) + tags
+    where = _OFFSET_AND_EPOCH.pack(OFFSET_VALUE_VERSION, offset, leader_epoch)
+    return where + (compact_string(metadata) if metadata else NO_TEXT) + I64.pack(commit_timestamp_ms) + tags
 
 
 def _two_times(first_ms: int, second_ms: int) -> bytes:

@@ -82,8 +82,12 @@ class GroupTable:
     def wake_at(self, group_id: str, wake_ms: int, now: Now) -> None:
         alarm = self._alarms.get(group_id)
         if alarm is None:
-            alarm = self._alarms[group_id] = Alarm(self.call_later, lambda: self._wake(group_id))
+            alarm = self._new_alarm(group_id)
         alarm.set(wake_ms, now.ms)
+
+    def _new_alarm(self, group_id: str) -> Alarm:
+        alarm = self._alarms[group_id] = Alarm(self.call_later, lambda: self._wake(group_id))
+        return alarm
 
     def _wake(self, group_id: str) -> None:
         group = self.classic.get(group_id)

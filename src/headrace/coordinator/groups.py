@@ -23,7 +23,7 @@ from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.group_table import GroupTable
 from headrace.coordinator.journal import Journal, Pair
 from headrace.coordinator.offset_expiry import OffsetExpiry
-from headrace.coordinator.offset_requests import by_topic, refused_delete, refused_fetch
+from headrace.coordinator.offset_requests import AnswerCodes, refused_delete, refused_fetch
 from headrace.coordinator.offset_store import Entry, OffsetStore, TopicPartition
 from headrace.coordinator.topic_view import TopicView
 from headrace.core.clock import Clock
@@ -208,16 +208,15 @@ class Groups:
         generation_or_epoch: int,
         instance_id: str | None,
         entries: Sequence[Entry],
-        answer: Ticket,
+        answer: AnswerCodes,
         *,
         version: int,
     ) -> None:
-        """Answers with `topics`, each partition with its code."""
+        """Answers with a code for each of the entries."""
         if not self.is_loaded:
-            answer(_all_refused(entries, COORDINATOR_LOAD_IN_PROGRESS))
+            answer([COORDINATOR_LOAD_IN_PROGRESS] * len(entries))
             return
-        who = (group_id, member_id, generation_or_epoch, instance_id)
-        self._offsets.commit(*who, entries, answer, version=version)
+        self._offsets.commit(group_id, member_id, generation_or_epoch, instance_id, entries, answer, version=version)
 
     def commit_offsets_in_transaction(
         self,
@@ -228,17 +227,26 @@ class Groups:
         generation_or_epoch: int,
         instance_id: str | None,
         entries: Sequence[Entry],
-        answer: Ticket,
+        answer: AnswerCodes,
         *,
         transactional_id: str,
         version: int,
     ) -> None:
         """Whether the producer's transaction is open, and holds this partition, is for the caller to know."""
         if not self.is_loaded:
-            answer(_all_refused(entries, COORDINATOR_LOAD_IN_PROGRESS))
+            answer([COORDINATOR_LOAD_IN_PROGRESS] * len(entries))
             return
-        who = (group_id, member_id, generation_or_epoch, instance_id)
-        self._offsets.commit(*who, entries, answer, version=version, producer=(producer_id, producer_epoch))
+        producer = (producer_id, producer_epoch)
+        self._offsets.commit(
+            group_id,
+            member_id,
+            generation_or_epoch,
+            instance_id,
+            entries,
+            answer,
+            version=version,
+            producer=producer,
+        )
 
     def transaction_ended(self, producer_id: int, partition: int, committed: bool) -> None:
         """A marker was written to this partition of `__consumer_offsets`."""
@@ -263,10 +271,6 @@ class Groups:
             self._offsets.delete(group_id, partitions, answer)
         else:
             answer(refused_delete(COORDINATOR_LOAD_IN_PROGRESS))
-
-
-def _all_refused(entries: Sequence[Entry], code: int) -> Body:
-    return by_topic((topic, partition, code) for topic, partition, _ in entries)
 
 
 def _unknown(member_id: str, instance_id: str | None) -> Body:

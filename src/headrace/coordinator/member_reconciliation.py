@@ -65,9 +65,12 @@ def _towards(
         wanted = target.get(topic_id, frozenset()) if topic_id in subscribed else frozenset()
         held = current.assigned.get(topic_id, {})
         leaving = current.revoking.get(topic_id, {})
-        for partition, epoch in held.items():
-            (kept if partition in wanted else revoking).setdefault(topic_id, {})[partition] = epoch
-        for partition in sorted(wanted - held.keys()):
+        stays = {partition: epoch for partition, epoch in held.items() if partition in wanted}
+        if stays:
+            kept[topic_id] = stays
+        if len(stays) < len(held):
+            revoking[topic_id] = {partition: epoch for partition, epoch in held.items() if partition not in wanted}
+        for partition in sorted([each for each in wanted if each not in held]):
             if partition not in leaving and is_taken(topic_id, partition):
                 must_wait = True
             else:

@@ -1,12 +1,12 @@
 """Committing, fetching and deleting offsets, once the group has said whether it may be done.
 
 A thin layer between the groups, which know who may do what, and the store: it writes to the journal, changes the store
-when that is done, and answers. `answer` is called exactly once, with a body in kio's field names. Topics have names
-here; ids are the handlers' business.
+when that is done, and answers. `answer` is called exactly once, with a body in kio's field names, or with the codes of
+what was committed. Topics have names here; ids are the handlers' business.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from headrace.coordinator.journal import Journal, Pair
 from headrace.coordinator.journal_errors import response_code
@@ -22,8 +22,45 @@ from headrace.protocol.error_codes import (
 
 Body = Mapping[str, object]
 Answer = Callable[[Body], None]
+AnswerCodes = Callable[[list[int]], None]
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
+
+
+class _Commit:
+    """Offsets on their way to the journal: called when they are written, or could not be."""
+
+    __slots__ = ("_answer", "_codes", "_fitting", "_group_id", "_producer_id", "_store")
+
+    def __init__(
+        self,
+        store: OffsetStore,
+        group_id: str,
+        fitting: Sequence[Entry],
+        codes: list[int],
+        producer_id: int | None,
+        answer: AnswerCodes,
+    ) -> None:
+        self._store = store
+        self._group_id = group_id
+        self._fitting = fitting
+        self._codes = codes
+        self._producer_id = producer_id
+        self._answer = answer
+
+    def __call__(self, error: Exception | None) -> None:
+        store, group_id = self._store, self._group_id
+        store.written(group_id, self._fitting)
+        if error is not None:
+            code = response_code(error)
+            self._answer([code] * len(self._codes))
+            return
+        if self._producer_id is not None:
+            store.pend(self._producer_id, group_id, self._fitting)
+        else:
+            for topic, partition, committed in self._fitting:
+                store.apply(group_id, topic, partition, committed)
+        self._answer(self._codes)
 
 
 class OffsetRequests:
@@ -36,39 +73,35 @@ class OffsetRequests:
         self,
         group_id: str,
         entries: Sequence[Entry],
-        answer: Answer,
+        answer: AnswerCodes,
         *,
         producer: tuple[int, int] | None = None,
         refusal: int = NONE,
     ) -> None:
-        """`refusal`: why the group does not want them; every partition is then answered with it.
+        """Answers with a code for each of the entries.
+
+        `refusal`: why the group does not want them; every partition is then answered with it.
 
         `producer` (id, epoch): as a part of its transaction; they count when it is committed.
         """
         if refusal:
-            answer(by_topic((topic, partition, refusal) for topic, partition, _ in entries))
+            answer([refusal] * len(entries))
             return
-        fitting = [entry for entry in entries if self._fits(entry[2].metadata)]
+        codes = [NONE if self._fits(entry[2].metadata) else OFFSET_METADATA_TOO_LARGE for entry in entries]
+        fitting = entries
+        if OFFSET_METADATA_TOO_LARGE in codes:
+            fitting = [entry for entry, code in zip(entries, codes, strict=True) if code == NONE]
         if not fitting:
-            answer(self._committed(entries, NONE))
+            answer(codes)
             return
-
-        def done(error: Exception | None) -> None:
-            self._store.written(group_id, fitting)
-            if error is None and producer is not None:
-                self._store.pend(producer[0], group_id, fitting)
-            elif error is None:
-                for topic, partition, committed in fitting:
-                    self._store.apply(group_id, topic, partition, committed)
-            answer(self._committed(entries, response_code(error)))
-
         try:
             records = self._store.commit_records(group_id, fitting)
         except PeerError as error:  # a name that no record can hold
-            answer(self._committed(entries, error.code))
+            answer([error.code] * len(entries))
             return
         self._store.writing(group_id, fitting)
-        self._append(group_id, records, done, producer)
+        producer_id = None if producer is None else producer[0]
+        self._append(group_id, records, _Commit(self._store, group_id, fitting, codes, producer_id, answer), producer)
 
     def fetch(self, group_id: str, wanted: Iterable[tuple[str, Sequence[int]]] | None, *, require_stable: bool) -> Body:
         """The group's part of the answer. `wanted` None: every partition that has a committed offset."""
@@ -121,13 +154,6 @@ class OffsetRequests:
             return True
         return len(metadata) <= limit and len(metadata.encode("utf-16-le", "surrogatepass")) // 2 <= limit
 
-    def _committed(self, entries: Sequence[Entry], code: int) -> Body:
-        too_large = OFFSET_METADATA_TOO_LARGE
-        return by_topic(
-            (topic, partition, code or (NONE if self._fits(committed.metadata) else too_large))
-            for topic, partition, committed in entries
-        )
-
     def _fetched(self, group_id: str, topic: str, partition: int, require_stable: bool) -> Body:
         unstable = require_stable and self._store.has_pending(group_id, topic, partition)
         committed = None if unstable else self._store.get(group_id, topic, partition)
@@ -149,7 +175,7 @@ def refused_delete(code: int) -> Body:
     return {"error_code": code, "topics": []}
 
 
-def by_topic(codes: Iterable[tuple[str, int, int]]) -> dict[str, list[Body]]:
+def by_topic(codes: Iterable[tuple[str, int, int]]) -> dict[str, Any]:
     """Partitions of the same topic that follow one another are answered together."""
     topics: list[tuple[str, list[Body]]] = []
     for topic, partition, code in codes:

@@ -15,6 +15,7 @@ from headrace.protocol.wire import I16, I32, I64, uvarint
 
 STRING_BYTES_MAX: Final = 0x7FFF  # of the old encoding, which all keys have
 NO_TAGS: Final = b"\x00"
+NO_TEXT: Final = b"\x01"  # an empty string of the flexible encoding
 NO_ID: Final = uuid.UUID(int=0)
 _I8: Final = Struct(">b")
 

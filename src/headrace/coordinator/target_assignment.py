@@ -28,14 +28,14 @@ def target_changes(table: ConsumerGroupTable, offered: Sequence[str], topics: To
         if topic_id is not None and count is not None:
             ids[name] = topic_id
             counts[topic_id] = count
-    wishes = {
-        member_id: MemberWish(
-            frozenset(ids[name] for name in table.topics_of(member) if name in ids),
-            table.targets.get(member_id, {}),
-            member.subscription.instance_id,
-        )
-        for member_id, member in table.members.items()
-    }
+    wishes = {}
+    existing: dict[frozenset[str], frozenset[uuid.UUID]] = {}  # most members want the same
+    for member_id, member in table.members.items():
+        names = table.topics_of(member)
+        if names not in existing:
+            existing[names] = frozenset([ids[name] for name in names if name in ids])
+        known = table.targets.get(member_id, {})
+        wishes[member_id] = MemberWish(existing[names], known, member.subscription.instance_id)
     assign = ASSIGNORS[preferred_assignor(table, offered)]
     changes: list[Change] = [
         TargetChange(member_id, target)

@@ -1,24 +1,27 @@
-"""Request bytes to a kio entity, over kio's schemas, in bounded memory.
+"""Request bytes to plain attributes, over kio's schemas, in bounded memory.
 
 kio's own reader reserves room for as many items as an array claims to hold: a frame of ten bytes can make
 it ask for 16 GB and abort the process. Here an array that claims more items than the bytes left could hold is
 refused before anything is reserved. Every fault of the bytes is a `ValueError`; nothing else may escape.
+
+What comes out has kio's field names, but is no dataclass of kio's: those are frozen, and cost more to make than
+all the rest of reading. A reader is a small object for each field, made when an API version is first used;
+objects and not closures, since compiled code calls a method of its own at a fraction of the cost.
 """
 
 import struct
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
 
 from headrace.core.errors import InvariantError
 from headrace.protocol.message_fields import Default, SchemaField, schema_fields
 
-Data = bytes | memoryview
-Reader = Callable[[Data, int], tuple[Any, int]]  # (bytes, offset) -> (value, offset behind it)
 
-
-def read_uvarint(data: Data, at: int) -> tuple[int, int]:
+def read_uvarint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(data) or shift > 28:
@@ -31,154 +34,210 @@ def read_uvarint(data: Data, at: int) -> tuple[int, int]:
         shift += 7
 
 
+class Reader:
+    """Reads one value: (bytes, offset) → (value, offset behind it)."""
+
+    def __init__(self, bytes_min: int) -> None:
+        self.bytes_min = bytes_min  # the least that a value takes
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        raise NotImplementedError
+
+
 def compile_reader(schema: type[Any]) -> Reader:
-    return _compile_entity(schema)[0]
-
-
-def _compile_entity(schema: type[Any]) -> tuple[Reader, int]:
-    """The reader of a schema, and the least number of bytes that it takes."""
     flexible: bool = schema.__flexible__
     plain: list[tuple[str, Reader]] = []
     tagged: dict[int, tuple[str, Reader]] = {}
     absent: dict[str, Any] = {}
     bytes_min = 1 if flexible else 0
     for field in schema_fields(schema):
-        reader, size_min = _compile_field(field, flexible)
+        reader = _compile_field(field, flexible)
         if field.tag is None:
             plain.append((field.name, reader))
-            bytes_min += size_min
+            bytes_min += reader.bytes_min
         else:
             tagged[field.tag] = (field.name, reader)
             absent[field.name] = _value_when_absent(field)
-
-    def read(data: Data, at: int) -> tuple[Any, int]:
-        values = absent.copy()
-        for name, reader in plain:
-            values[name], at = reader(data, at)
-        if flexible:
-            at = _read_tags(data, at, tagged, values)
-        return schema(**values), at
-
-    return read, bytes_min
+    return _Entity(plain, tagged, absent, flexible, bytes_min)
 
 
-def _read_tags(data: Data, at: int, tagged: dict[int, tuple[str, Reader]], values: dict[str, Any]) -> int:
-    count, at = read_uvarint(data, at)
-    for _ in range(count):
-        tag, at = read_uvarint(data, at)
-        size, at = read_uvarint(data, at)
-        end = at + size
-        if end > len(data):
-            raise ValueError(f"tag {tag} at byte {at} claims {size} bytes, {len(data) - at} are left")
-        if tag in tagged:
-            name, reader = tagged[tag]
-            values[name], stop = reader(data, at)
-            if stop != end:
-                raise ValueError(f"tag {tag} at byte {at} claims {size} bytes, its value takes {stop - at}")
-        at = end
-    return at
+class _Entity(Reader):
+    def __init__(
+        self,
+        plain: list[tuple[str, Reader]],
+        tagged: dict[int, tuple[str, Reader]],
+        absent: dict[str, Any],
+        flexible: bool,
+        bytes_min: int,
+    ) -> None:
+        super().__init__(bytes_min)
+        self._plain = plain
+        self._tagged = tagged
+        self._absent = absent
+        self._flexible = flexible
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        values = self._absent.copy()
+        for name, reader in self._plain:
+            values[name], at = reader.read(data, at)
+        if self._flexible:
+            if at < len(data) and data[at] == 0:  # no tagged fields, as mostly
+                at += 1
+            else:
+                at = self._read_tags(data, at, values)
+        return SimpleNamespace(**values), at
+
+    def _read_tags(self, data: bytes, at: int, values: dict[str, Any]) -> int:
+        count, at = read_uvarint(data, at)
+        for _ in range(count):
+            tag, at = read_uvarint(data, at)
+            size, at = read_uvarint(data, at)
+            end = at + size
+            if end > len(data):
+                raise ValueError(f"tag {tag} at byte {at} claims {size} bytes, {len(data) - at} are left")
+            if tag in self._tagged:
+                name, reader = self._tagged[tag]
+                values[name], stop = reader.read(data, at)
+                if stop != end:
+                    raise ValueError(f"tag {tag} at byte {at} claims {size} bytes, its value takes {stop - at}")
+            at = end
+        return at
 
 
 def _value_when_absent(field: SchemaField) -> Any:
+    if is_dataclass(field.default):
+        return SimpleNamespace(**{f.name: getattr(field.default, f.name) for f in fields(field.default)})
     if field.default is not Default.ABSENT:
         return field.default
     if field.kafka_type == "entity":
-        return field.python_type(**{f.name: _value_when_absent(f) for f in schema_fields(field.python_type)})
+        return SimpleNamespace(**{f.name: _value_when_absent(f) for f in schema_fields(field.python_type)})
     zeros = {"string": "", "bytes": b"", "bool": False, "timedelta_i32": timedelta(), "uuid": None}
     return zeros.get(field.kafka_type, 0)
 
 
-def _compile_field(field: SchemaField, flexible: bool) -> tuple[Reader, int]:
+def _compile_field(field: SchemaField, flexible: bool) -> Reader:
     reader: Reader
+    nullable = field.nullable and not field.array
     if field.kafka_type == "entity":
-        reader, bytes_min = _compile_entity(field.python_type)
-        if field.nullable and not field.array:
-            reader, bytes_min = _nullable_entity(reader), 1
+        reader = compile_reader(field.python_type)
+        if nullable:
+            reader = _NullableEntity(reader)
     elif field.kafka_type in ("string", "bytes", "records"):
-        nullable = field.nullable and not field.array
-        reader, bytes_min = _compile_sized(field, flexible, nullable)
+        reader = _sized(field, flexible, nullable)
     elif field.kafka_type in _FIXED:
-        reader, bytes_min = _compile_fixed(field)
+        reader = _fixed(field)
     else:
         raise InvariantError(f"kio field {field.name}: no reader for type {field.kafka_type}")
-    if field.array:
-        return _array(field, reader, flexible, max(bytes_min, 1)), 1 if flexible else 4
-    return reader, bytes_min
+    return _Array(field, reader, flexible) if field.array else reader
 
 
-def _array(field: SchemaField, item: Reader, flexible: bool, item_bytes_min: int) -> Reader:
-    name, nullable = field.name, field.nullable
+class _Array(Reader):
+    def __init__(self, field: SchemaField, item: Reader, flexible: bool) -> None:
+        super().__init__(1 if flexible else 4)
+        self._name = field.name
+        self._nullable = field.nullable
+        self._item = item
+        self._item_bytes_min = max(item.bytes_min, 1)
+        self._flexible = flexible
 
-    def read(data: Data, at: int) -> tuple[Any, int]:
-        if flexible:
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        if self._flexible:
             count, at = read_uvarint(data, at)
             count -= 1
         else:
-            count, at = _read_int32(data, at)
+            count, at = _read_int(_INT32, data, at, 4)
         if count < 0:
-            if nullable:
+            if self._nullable:
                 return None, at
-            raise ValueError(f"{name} is null at byte {at}, where a list must stand")
-        if count * item_bytes_min > len(data) - at:
-            raise ValueError(f"{name} claims {count} items at byte {at}, only {len(data) - at} bytes are left")
+            raise ValueError(f"{self._name} is null at byte {at}, where a list must stand")
+        if count * self._item_bytes_min > len(data) - at:
+            raise ValueError(f"{self._name} claims {count} items at byte {at}, only {len(data) - at} bytes are left")
+        item = self._item
         items = []
         for _ in range(count):
-            value, at = item(data, at)
+            value, at = item.read(data, at)
             items.append(value)
         return tuple(items), at
 
-    return read
 
+class _NullableEntity(Reader):
+    def __init__(self, entity: Reader) -> None:
+        super().__init__(1)
+        self._entity = entity
 
-def _nullable_entity(reader: Reader) -> Reader:
-    def read(data: Data, at: int) -> tuple[Any, int]:
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
         if at >= len(data):
             raise ValueError(f"the message ends at byte {at}, where a structure must stand")
-        return (None, at + 1) if data[at] > 127 else reader(data, at + 1)
-
-    return read
+        return (None, at + 1) if data[at] > 127 else self._entity.read(data, at + 1)
 
 
-def _compile_sized(field: SchemaField, flexible: bool, nullable: bool) -> tuple[Reader, int]:
-    name = field.name
+def _sized(field: SchemaField, flexible: bool, nullable: bool) -> Reader:
     is_text = field.kafka_type == "string"
-    read_length = _read_compact_length if flexible else _read_int16 if is_text else _read_int32
+    length_bytes = 0 if flexible else 2 if is_text else 4
+    return _Sized(field.name, length_bytes, is_text, nullable)
 
-    def read(data: Data, at: int) -> tuple[Any, int]:
-        length, at = read_length(data, at)
+
+class _Sized(Reader):
+    """Text, or bytes, with its length in front: of so many bytes, or 0 for a varint of one more than it is."""
+
+    def __init__(self, name: str, length_bytes: int, is_text: bool, nullable: bool) -> None:
+        super().__init__(length_bytes or 1)
+        self._name = name
+        self._length_bytes = length_bytes
+        self._is_text = is_text
+        self._nullable = nullable
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        size = self._length_bytes
+        if size == 0:
+            length, at = read_uvarint(data, at)
+            length -= 1
+        else:
+            length, at = _read_int(_INT16 if size == 2 else _INT32, data, at, size)
         if length < 0:
-            if nullable:
+            if self._nullable:
                 return None, at
-            raise ValueError(f"{name} is null at byte {at}, where a value must stand")
+            raise ValueError(f"{self._name} is null at byte {at}, where a value must stand")
         end = at + length
         if end > len(data):
-            raise ValueError(f"{name} claims {length} bytes at byte {at}, only {len(data) - at} are left")
-        value = bytes(data[at:end])
-        return (value.decode() if is_text else value), end
-
-    return read, 1 if flexible else 2 if is_text else 4
+            raise ValueError(f"{self._name} claims {length} bytes at byte {at}, only {len(data) - at} are left")
+        value = data[at:end]
+        return (value.decode() if self._is_text else value), end
 
 
-def _read_compact_length(data: Data, at: int) -> tuple[int, int]:
-    length, at = read_uvarint(data, at)
-    return length - 1, at
+Unpack = Callable[[bytes, int], tuple[Any, ...]]
+_INT16: Final[Unpack] = struct.Struct(">h").unpack_from
+_INT32: Final[Unpack] = struct.Struct(">i").unpack_from
 
 
-def _fixed_reader(code: str) -> Reader:
-    shape = struct.Struct(">" + code)
-    unpack, size = shape.unpack_from, shape.size
-
-    def read(data: Data, at: int) -> tuple[Any, int]:
-        try:
-            return unpack(data, at)[0], at + size
-        except struct.error:
-            raise ValueError(f"the message ends at byte {len(data)}, a field at {at} needs {size}") from None
-
-    return read
+def _read_int(unpack: Unpack, data: bytes, at: int, size: int) -> tuple[int, int]:
+    if at + size > len(data):
+        raise ValueError(f"the message ends at byte {len(data)}, a field at {at} needs {size}")
+    return unpack(data, at)[0], at + size
 
 
-_read_int16 = _fixed_reader("h")
-_read_int32 = _fixed_reader("i")
+class _Fixed(Reader):
+    def __init__(self, unpack: Unpack, size: int) -> None:
+        super().__init__(size)
+        self._unpack = unpack
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        end = at + self.bytes_min
+        if end > len(data):
+            raise ValueError(f"the message ends at byte {len(data)}, a field at {at} needs {self.bytes_min}")
+        return self._unpack(data, at)[0], end
+
+
+class _Converted(Reader):
+    def __init__(self, raw: Reader, convert: Callable[[Any], Any]) -> None:
+        super().__init__(raw.bytes_min)
+        self._raw = raw
+        self._convert = convert
+
+    def read(self, data: bytes, at: int) -> tuple[Any, int]:
+        value, at = self._raw.read(data, at)
+        return self._convert(value), at
+
 
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
@@ -208,23 +267,15 @@ _FIXED: Final[dict[str, tuple[str, Callable[[Any], Any] | None]]] = {
 }
 
 
-def _compile_fixed(field: SchemaField) -> tuple[Reader, int]:
+def _fixed(field: SchemaField) -> Reader:
     code, convert = _FIXED[field.kafka_type]
-    size = struct.calcsize(">" + code)
-    raw = _fixed_reader(code)
+    shape = struct.Struct(">" + code)
+    raw = _Fixed(shape.unpack_from, shape.size)
     if field.kafka_type == "error_code":
         convert = field.python_type
     if field.kafka_type == "datetime_i64" and field.nullable:
         convert = _datetime_or_none
-    if convert is None:
-        return raw, size
-    make = convert
-
-    def read(data: Data, at: int) -> tuple[Any, int]:
-        value, at = raw(data, at)
-        return make(value), at
-
-    return read, size
+    return raw if convert is None else _Converted(raw, convert)
 
 
 def _datetime_or_none(ms: int) -> datetime | None:

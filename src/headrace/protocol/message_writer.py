@@ -1,7 +1,7 @@
 """A plain mapping to response bytes, over kio's schemas, without making kio's entities.
 
-A writer is compiled once for each schema, out of closures that append to one `bytearray`. A mapping may hold
-more keys than the version has fields: those are dropped, so that one handler serves all versions of its API.
+A writer is made once for each schema, of a small object for each field that appends to one `bytearray`. A mapping
+may hold more keys than the version has fields: those are dropped, so that one handler serves all versions of its API.
 """
 
 import struct
@@ -13,10 +13,8 @@ from typing import Any, Final
 from headrace.core.errors import InvariantError
 from headrace.protocol.message_fields import Default, SchemaField, schema_fields
 
-Writer = Callable[[bytearray, Any], None]
-Tagged = tuple[int, str, Writer, bytes]  # tag, name, writer, the default as it would be written
-
 _ZERO_UUID: Final = bytes(16)
+_NULL: Final = b"\x00"  # of the flexible encoding, whatever it is that is absent
 
 
 def write_uvarint(out: bytearray, value: int) -> None:
@@ -26,9 +24,16 @@ def write_uvarint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
+class Writer:
+    def write(self, out: bytearray, value: Any) -> None:
+        raise NotImplementedError
+
+
+Tagged = tuple[int, str, Writer, bytes]  # tag, name, writer, the default as it would be written
+
+
 def compile_writer(schema: type[Any]) -> Writer:
     flexible: bool = schema.__flexible__
-    where = schema.__name__
     plain: list[tuple[str, object, Writer]] = []
     tagged: list[Tagged] = []
     for field in schema_fields(schema):
@@ -38,39 +43,46 @@ def compile_writer(schema: type[Any]) -> Writer:
         else:
             tagged.append((field.tag, field.name, writer, _encoded_default(field, writer)))
     tagged.sort(key=lambda entry: entry[0])
-    absent = Default.ABSENT
+    return _Entity(schema.__name__, plain, tagged, flexible)
 
-    def write(out: bytearray, body: Mapping[str, Any]) -> None:
-        get = body.get
-        for name, default, writer in plain:
-            value = get(name, default)
-            if value is absent:
-                raise InvariantError(f"{where}: field {name} was not given and has no default")
-            writer(out, value)
-        if tagged:
-            _write_tags(out, body, tagged)
-        elif flexible:
+
+class _Entity(Writer):
+    def __init__(
+        self, where: str, plain: list[tuple[str, object, Writer]], tagged: list[Tagged], flexible: bool
+    ) -> None:
+        self._where = where
+        self._plain = plain
+        self._tagged = tagged
+        self._flexible = flexible
+
+    def write(self, out: bytearray, value: Any) -> None:
+        body: Mapping[str, Any] = value
+        for name, default, writer in self._plain:
+            given = body.get(name, default)
+            if given is Default.ABSENT:
+                raise InvariantError(f"{self._where}: field {name} was not given and has no default")
+            writer.write(out, given)
+        if self._tagged:
+            self._write_tags(out, body)
+        elif self._flexible:
             out.append(0)
 
-    return write
-
-
-def _write_tags(out: bytearray, body: Mapping[str, Any], tagged: list[Tagged]) -> None:
-    count = 0
-    section = bytearray()
-    for tag, name, writer, default in tagged:
-        value = body.get(name)
-        if value is None:
-            continue
-        encoded = bytearray()
-        writer(encoded, value)
-        if encoded != default:
-            count += 1
-            write_uvarint(section, tag)
-            write_uvarint(section, len(encoded))
-            section += encoded
-    write_uvarint(out, count)
-    out += section
+    def _write_tags(self, out: bytearray, body: Mapping[str, Any]) -> None:
+        count = 0
+        section = bytearray()
+        for tag, name, writer, default in self._tagged:
+            value = body.get(name)
+            if value is None:
+                continue
+            encoded = bytearray()
+            writer.write(encoded, value)
+            if encoded != default:
+                count += 1
+                write_uvarint(section, tag)
+                write_uvarint(section, len(encoded))
+                section += encoded
+        write_uvarint(out, count)
+        out += section
 
 
 def _default(field: SchemaField) -> object:
@@ -86,16 +98,16 @@ def _encoded_default(field: SchemaField, writer: Writer) -> bytes:
     if field.default is None:
         return b""
     if is_dataclass(field.default):
-        writer(out, {inner.name: getattr(field.default, inner.name) for inner in fields(field.default)})
+        writer.write(out, {inner.name: getattr(field.default, inner.name) for inner in fields(field.default)})
     elif field.default is not Default.ABSENT:
-        writer(out, field.default)
+        writer.write(out, field.default)
     elif field.kafka_type == "entity":
         body = {}
         for inner in schema_fields(field.python_type):
             body[inner.name] = inner.default if inner.default is not Default.ABSENT else _zero(inner)
-        writer(out, body)
+        writer.write(out, body)
     else:
-        writer(out, _zero(field))
+        writer.write(out, _zero(field))
     return bytes(out)
 
 
@@ -109,129 +121,130 @@ def _compile_field(field: SchemaField, flexible: bool) -> Writer:
     if field.kafka_type == "entity":
         writer = compile_writer(field.python_type)
         if nullable:
-            writer = _nullable_entity(writer)
-    elif field.kafka_type == "string":
-        writer = _string(field.name, flexible, nullable)
-    elif field.kafka_type in ("bytes", "records"):
-        writer = _bytes(field.name, flexible, nullable)
-    elif field.kafka_type in _FIXED:
-        writer = _FIXED[field.kafka_type]
+            writer = _NullableEntity(writer)
+    elif field.kafka_type in ("string", "bytes", "records"):
+        length_bytes = 0 if flexible else 2 if field.kafka_type == "string" else 4
+        writer = _Sized(field.name, length_bytes, field.kafka_type == "string", nullable)
+    elif field.kafka_type in _CODES:
+        pack = struct.Struct(">" + _CODES[field.kafka_type]).pack
+        convert = _CONVERSIONS.get(field.kafka_type)
+        writer = _Fixed(pack) if convert is None else _Converted(pack, convert)
     else:
         raise InvariantError(f"kio field {field.name}: no writer for type {field.kafka_type}")
-    return _array(field, writer, flexible) if field.array else writer
+    return _Array(field, writer, flexible) if field.array else writer
 
 
-def _array(field: SchemaField, item: Writer, flexible: bool) -> Writer:
-    name, nullable = field.name, field.nullable
+class _Array(Writer):
+    def __init__(self, field: SchemaField, item: Writer, flexible: bool) -> None:
+        self._name = field.name
+        self._nullable = field.nullable
+        self._item = item
+        self._flexible = flexible
 
-    def write(out: bytearray, values: Any) -> None:
-        if values is None:
-            if not nullable:
-                raise InvariantError(f"{name} must not be null")
-            out += b"\x00" if flexible else b"\xff\xff\xff\xff"
+    def write(self, out: bytearray, value: Any) -> None:
+        if value is None:
+            if not self._nullable:
+                raise InvariantError(f"{self._name} must not be null")
+            out += _NULL if self._flexible else b"\xff\xff\xff\xff"
             return
-        if flexible:
-            write_uvarint(out, len(values) + 1)
+        if self._flexible:
+            write_uvarint(out, len(value) + 1)
         else:
-            out += _INT32(len(values))
-        for value in values:
-            item(out, value)
+            out += _INT32(len(value))
+        item = self._item
+        for each in value:
+            item.write(out, each)
 
-    return write
 
+class _NullableEntity(Writer):
+    def __init__(self, entity: Writer) -> None:
+        self._entity = entity
 
-def _nullable_entity(writer: Writer) -> Writer:
-    def write(out: bytearray, value: Any) -> None:
+    def write(self, out: bytearray, value: Any) -> None:
         if value is None:
             out.append(255)
         else:
             out.append(1)
-            writer(out, value)
-
-    return write
+            self._entity.write(out, value)
 
 
-def _string(name: str, flexible: bool, nullable: bool) -> Writer:
-    def write(out: bytearray, value: Any) -> None:
+class _Sized(Writer):
+    """Text, or bytes, with its length in front: of so many bytes, or 0 for a varint of one more than it is."""
+
+    def __init__(self, name: str, length_bytes: int, is_text: bool, nullable: bool) -> None:
+        self._name = name
+        self._length_bytes = length_bytes
+        self._is_text = is_text
+        self._nullable = nullable
+
+    def write(self, out: bytearray, value: Any) -> None:
+        size = self._length_bytes
         if value is None:
-            if not nullable:
-                raise InvariantError(f"{name} must not be null")
-            out += b"\x00" if flexible else b"\xff\xff"
+            if not self._nullable:
+                raise InvariantError(f"{self._name} must not be null")
+            out += b"\xff" * size if size else _NULL
             return
-        encoded = value.encode()
-        if flexible:
+        encoded = value.encode() if self._is_text else value
+        if size == 0:
             write_uvarint(out, len(encoded) + 1)
         else:
-            out += _INT16(len(encoded))
+            out += _INT16(len(encoded)) if size == 2 else _INT32(len(encoded))
         out += encoded
 
-    return write
+
+class _Fixed(Writer):
+    def __init__(self, pack: Callable[[Any], bytes]) -> None:
+        self._pack = pack
+
+    def write(self, out: bytearray, value: Any) -> None:
+        out += self._pack(value)
 
 
-def _bytes(name: str, flexible: bool, nullable: bool) -> Writer:
-    def write(out: bytearray, value: Any) -> None:
-        if value is None:
-            if not nullable:
-                raise InvariantError(f"{name} must not be null")
-            out += b"\x00" if flexible else b"\xff\xff\xff\xff"
-            return
-        if flexible:
-            write_uvarint(out, len(value) + 1)
-        else:
-            out += _INT32(len(value))
-        out += value
+class _Converted(Writer):
+    def __init__(self, pack: Callable[[Any], bytes], convert: Callable[[Any], Any]) -> None:
+        self._pack = pack
+        self._convert = convert
 
-    return write
-
-
-def _packed(code: str) -> Writer:
-    pack = struct.Struct(">" + code).pack
-
-    def write(out: bytearray, value: Any) -> None:
-        out += pack(value)
-
-    return write
+    def write(self, out: bytearray, value: Any) -> None:
+        out += self._pack(self._convert(value))
 
 
 _INT16: Final = struct.Struct(">h").pack
 _INT32: Final = struct.Struct(">i").pack
-_INT64: Final = struct.Struct(">q").pack
 
 
-def _write_uuid(out: bytearray, value: Any) -> None:
-    out += _ZERO_UUID if value is None else value.bytes
+def _uuid_bytes(value: Any) -> bytes:
+    return _ZERO_UUID if value is None else value.bytes
 
 
 def _milliseconds(value: Any) -> int:
     return value // timedelta(milliseconds=1) if isinstance(value, timedelta) else value
 
 
-def _write_timedelta_i32(out: bytearray, value: Any) -> None:
-    out += _INT32(_milliseconds(value))
-
-
-def _write_timedelta_i64(out: bytearray, value: Any) -> None:
-    out += _INT64(_milliseconds(value))
-
-
-def _write_datetime(out: bytearray, value: Any) -> None:
+def _epoch_milliseconds(value: Any) -> int:
     if value is None:
-        value = -1
-    out += _INT64(round(value.timestamp() * 1000) if isinstance(value, datetime) else value)
+        return -1
+    return round(value.timestamp() * 1000) if isinstance(value, datetime) else value
 
 
-_FIXED: Final[dict[str, Writer]] = {
-    "bool": _packed("?"),
-    "int8": _packed("b"),
-    "int16": _packed("h"),
-    "int32": _packed("i"),
-    "int64": _packed("q"),
-    "uint16": _packed("H"),
-    "uint32": _packed("I"),
-    "float64": _packed("d"),
-    "uuid": _write_uuid,
-    "error_code": _packed("h"),
-    "timedelta_i32": _write_timedelta_i32,
-    "timedelta_i64": _write_timedelta_i64,
-    "datetime_i64": _write_datetime,
+_CODES: Final = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint16": "H",
+    "uint32": "I",
+    "float64": "d",
+    "uuid": "16s",
+    "error_code": "h",
+    "timedelta_i32": "i",
+    "timedelta_i64": "q",
+    "datetime_i64": "q",
+}
+_CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
+    "uuid": _uuid_bytes,
+    "timedelta_i32": _milliseconds,
+    "timedelta_i64": _milliseconds,
+    "datetime_i64": _epoch_milliseconds,
 }

@@ -111,6 +111,33 @@ def max_timestamp_record(batch: Buffer, *, size_max: int = INFLATED_BYTES_MAX) -
     return best
 
 
+def build_plain_batch(
+    pairs: Sequence[tuple[bytes | None, bytes | None]],
+    timestamp: int,
+    *,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    transactional: bool = False,
+) -> bytearray:
+    """What `build_batch` makes of keys and values of one moment, without a compression, at a third of the cost."""
+    batch = bytearray(HEADER_BYTES)
+    for offset_delta, (key, value) in enumerate(pairs):
+        # Attributes, the time since the batch's first record, no headers: a byte each.
+        size = 3 + _varint_size(offset_delta) + _sized_bytes(key) + _sized_bytes(value)
+        _put_varint(batch, size)
+        batch += b"\0\0"
+        _put_varint(batch, offset_delta)
+        _put_bytes(batch, key)
+        _put_bytes(batch, value)
+        batch.append(0)
+    count = len(pairs)
+    HEADER.pack_into(
+        batch, 0, 0, len(batch) - LENGTH_PREFIX_BYTES, -1, MAGIC, 0, TRANSACTIONAL if transactional else 0,
+        max(count - 1, 0), timestamp, timestamp, producer_id, producer_epoch, -1, count,
+    )  # fmt: skip
+    return _sealed(batch)
+
+
 def build_batch(
     records: Iterable[Record],
     *,
@@ -256,6 +283,19 @@ def _put_varint(out: bytearray, number: int) -> None:
         out.append(value & 127 | 128)
         value >>= 7
     out.append(value)
+
+
+def _varint_size(number: int) -> int:
+    """Of a number that is not negative."""
+    size = 1
+    while number >= 64:
+        number >>= 7
+        size += 1
+    return size
+
+
+def _sized_bytes(data: bytes | None) -> int:
+    return 1 if data is None else _varint_size(len(data)) + len(data)
 
 
 def _put_bytes(out: bytearray, data: bytes | None) -> None:

@@ -45,8 +45,8 @@ def ask(node, api_key, version=None, **body):
     api = APIS[api_key]
     version = api.high if version is None else version
     sent = bytearray()
-    compile_writer(messages._schema(api_key, version, "request"))(sent, body)
-    decoded = messages.decode_request(api_key, version, bytes(sent), 0)
+    compile_writer(messages._schema(api_key, version, "request")).write(sent, body)
+    decoded = api.read(version, bytes(sent), 0)
     answer = api.handle(node, Request(api_key, version, 1, "test", decoded, None))
     assert not isinstance(answer, Later)
     if not isinstance(answer, bytes):
@@ -54,7 +54,7 @@ def ask(node, api_key, version=None, **body):
     received = messages.encode_response(api_key, version, 1, answer)
     schema = messages._schema(api_key, version, "response")
     at = 5 if schema.__flexible__ and api_key != messages.API_VERSIONS else 4
-    entity, end = compile_reader(schema)(received, at)
+    entity, end = compile_reader(schema).read(received, at)
     assert end == len(received)
     return entity
 

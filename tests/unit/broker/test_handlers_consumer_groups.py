@@ -48,7 +48,9 @@ def send(node, api, version, **body):
     """What gives the answer, as a client reads it, or None as long as there is none."""
     sent = bytearray()
     schema = messages._schema(api.key, version, "request")
-    compile_writer(schema)(sent, {key: value for key, value in body.items() if key in schema.__dataclass_fields__})
+    compile_writer(schema).write(
+        sent, {key: value for key, value in body.items() if key in schema.__dataclass_fields__}
+    )
     request = Request(api.key, version, 1, "test", messages.decode_request(api.key, version, bytes(sent), 0))
     answer, slot = api.handle(node, request), Slot()
     if isinstance(answer, Later):
@@ -59,7 +61,7 @@ def send(node, api, version, **body):
     def read():
         if slot.data is None:
             return None
-        entity, end = compile_reader(messages._schema(api.key, version, "response"))(slot.data, 5)
+        entity, end = compile_reader(messages._schema(api.key, version, "response")).read(slot.data, 5)
         assert end == len(slot.data)
         return entity
 

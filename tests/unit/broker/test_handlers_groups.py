@@ -77,7 +77,9 @@ def send(node, api, version, **body):
     """A request through bytes to the handler; what gives its answer, through bytes back, once it is there."""
     sent = bytearray()
     schema = messages._schema(api.key, version, "request")
-    compile_writer(schema)(sent, {key: value for key, value in body.items() if key in schema.__dataclass_fields__})
+    compile_writer(schema).write(
+        sent, {key: value for key, value in body.items() if key in schema.__dataclass_fields__}
+    )
     decoded = messages.decode_request(api.key, version, bytes(sent), 0)
     connection = SimpleNamespace(peer="127.0.0.1:5555")
     request = Request(api.key, version, 1, "test", decoded, connection)
@@ -90,7 +92,7 @@ def send(node, api, version, **body):
     def received():
         assert slot.data is not None, "not answered yet"
         schema = messages._schema(api.key, version, "response")
-        entity, end = compile_reader(schema)(slot.data, 5 if schema.__flexible__ else 4)
+        entity, end = compile_reader(schema).read(slot.data, 5 if schema.__flexible__ else 4)
         assert end == len(slot.data)
         return entity
 

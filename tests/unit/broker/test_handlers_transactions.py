@@ -57,14 +57,14 @@ class Client:
         api = APIS[key]
         version = api.high if version is None else version
         sent = bytearray()
-        compile_writer(messages._schema(key, version, "request"))(sent, body)
+        compile_writer(messages._schema(key, version, "request")).write(sent, body)
         decoded = messages.decode_request(key, version, bytes(sent), 0)
         answer = api.handle(self.node, Request(key, version, 1, "test", decoded, None))
         if isinstance(answer, Later):
             return answer
         received = messages.encode_response(key, version, 1, answer)
         schema = messages._schema(key, version, "response")
-        entity, end = compile_reader(schema)(received, 5 if schema.__flexible__ else 4)
+        entity, end = compile_reader(schema).read(received, 5 if schema.__flexible__ else 4)
         assert end == len(received)
         return entity
 

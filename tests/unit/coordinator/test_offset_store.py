@@ -298,8 +298,7 @@ def test_a_commit_is_answered_and_seen_when_it_is_written(requests, journal, sto
     assert answers == []
     assert store.all("g") == {}
     journal.release()
-    assert told(answers[0]) == [("t", 0, 0), ("t", 1, 0), ("u", 0, 0)]
-    assert len(answers[0]["topics"]) == 2
+    assert answers == [[0, 0, 0]]
     assert len(store.all("g")) == 3
 
 
@@ -308,7 +307,7 @@ def test_a_commit_that_is_not_written_is_not_seen(requests, journal, store):
     journal.fails = True
     requests.commit("g", [("t", 0, at(5))], answers.append)
     requests.commit("g" * 40_000, [("t", 0, at(5))], answers.append)
-    assert [told(each)[0][2] for each in answers] == [codes.NOT_COORDINATOR, codes.UNKNOWN_SERVER_ERROR]
+    assert answers == [[codes.NOT_COORDINATOR], [codes.UNKNOWN_SERVER_ERROR]]
     assert store.group_ids() == set()
 
 
@@ -317,7 +316,7 @@ def test_what_a_client_did_wrong_is_told_to_it(requests, journal, monkeypatch):
     monkeypatch.setattr(journal, "append", lambda partition, records, done, *, producer: done(fenced))
     answers = []
     requests.commit("g", [("t", 0, at(5))], answers.append, producer=(1, 0))
-    assert told(answers[0]) == [("t", 0, codes.INVALID_PRODUCER_EPOCH)]
+    assert answers == [[codes.INVALID_PRODUCER_EPOCH]]
 
 
 def test_metadata_that_is_too_long_costs_its_own_partition_only(requests, store):
@@ -326,15 +325,14 @@ def test_metadata_that_is_too_long_costs_its_own_partition_only(requests, store)
     requests.commit("g", [("t", 0, long), ("t", 1, just), ("t", 2, astral)], answers.append)
     requests.commit("g", [("t", 0, long)], answers.append)
     too_large = codes.OFFSET_METADATA_TOO_LARGE
-    assert told(answers[0]) == [("t", 0, too_large), ("t", 1, 0), ("t", 2, too_large)]
-    assert told(answers[1]) == [("t", 0, too_large)]
+    assert answers == [[too_large, 0, too_large], [too_large]]
     assert store.all("g") == {("t", 1): just}
 
 
 def test_a_refused_commit_writes_nothing(requests, journal, store):
     answers = []
     requests.commit("g", [("t", 0, at(1, metadata="x" * 99))], answers.append, refusal=codes.ILLEGAL_GENERATION)
-    assert told(answers[0]) == [("t", 0, codes.ILLEGAL_GENERATION)]
+    assert answers == [[codes.ILLEGAL_GENERATION]]
     assert [list(journal.read_all(each)) for each in range(PARTITIONS)] == [[]] * PARTITIONS
 
 

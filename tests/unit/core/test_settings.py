@@ -220,6 +220,11 @@ def test_environment_errors_and_warnings_name_the_variable() -> None:
     ]
 
 
+def test_variables_of_the_other_commands_are_no_mistake() -> None:
+    _, warnings = BrokerSettings.from_sources(environ={"HEADRACE_BOOTSTRAP": "h:1", "HEADRACE_TABLES": "/t"})
+    assert warnings == []
+
+
 def test_own_settings_have_short_variables() -> None:
     settings, warnings = BrokerSettings.from_sources(
         environ={

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import uuid
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from kio.index import load_request_schema, load_response_schema
@@ -85,6 +86,13 @@ def plain(value):
     return value
 
 
+def attributes(value):
+    """What kio read, as ours reads it: the same names and values, without kio's classes."""
+    if dataclasses.is_dataclass(value):
+        return SimpleNamespace(**{f.name: attributes(getattr(value, f.name)) for f in dataclasses.fields(value)})
+    return tuple(map(attributes, value)) if isinstance(value, tuple) else value
+
+
 def kio_bytes(entity):
     with io.BytesIO() as out:
         entity_writer(type(entity))(out, entity)
@@ -97,7 +105,7 @@ def test_every_request_and_response_reads_and_writes_like_kio(api_key):
     for version in schema_name_map[api_key_map[api_key]]:
         for load in (load_request_schema, load_response_schema):
             schema = load(api_key, version)
-            read, write = compile_reader(schema), compile_writer(schema)
+            read, write = compile_reader(schema).read, compile_writer(schema).write
             for _ in range(3):
                 entity = random_entity(rng, schema)
                 expected = kio_bytes(entity)
@@ -105,7 +113,7 @@ def test_every_request_and_response_reads_and_writes_like_kio(api_key):
                 write(out, as_mapping(entity))
                 assert bytes(out) == expected, (schema, entity)
                 assert read(b"##" + expected, 2) == (
-                    entity_reader(schema)(expected, 0)[0],
+                    attributes(entity_reader(schema)(expected, 0)[0]),
                     len(expected) + 2,
                 )
 

@@ -11,6 +11,7 @@ from headrace.core.errors import PeerError
 from headrace.protocol.records import (
     Record,
     build_batch,
+    build_plain_batch,
     first_offset_at_or_after,
     iter_records,
     max_timestamp_record,
@@ -243,3 +244,13 @@ def test_only_format_two_is_decoded() -> None:
     batch[16] = 1
     with pytest.raises(PeerError, match="format 1"):
         list(iter_records(batch))
+
+
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 8192, 8193])
+def test_a_plain_batch_is_what_build_batch_makes_of_the_same_records(count):
+    sizes = [0, 1, 63, 64, 127, 8191, 8192]
+    pairs = [(bytes(sizes[at % 7]), None if at % 5 == 0 else bytes(sizes[at % 3])) for at in range(count)]
+    records = [Record(at, NOW, key, value) for at, (key, value) in enumerate(pairs)]
+    producer = {"producer_id": 7, "producer_epoch": 3, "transactional": True}
+    assert build_plain_batch(pairs, NOW, **producer) == build_batch(records, **producer)
+    assert build_plain_batch(pairs, NOW) == build_batch(records)

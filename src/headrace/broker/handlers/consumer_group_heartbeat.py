@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.client_host import client_host
@@ -18,8 +18,8 @@ from headrace.coordinator.consumer_group_requests import Heartbeat
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
-_MS = timedelta(milliseconds=1)
-_NO_ID = uuid.UUID(int=0)
+_MS: Final = timedelta(milliseconds=1)
+_NO_ID: Final = uuid.UUID(int=0)
 
 
 def handle(node: Node, request: Request) -> Body | Later:
@@ -38,7 +38,7 @@ def handle(node: Node, request: Request) -> Body | Later:
         owned=None if owned is None else {each.topic_id or _NO_ID: frozenset(each.partitions) for each in owned},
         client_id=request.client_id or "",
         client_host=client_host(request),
-        fresh_id=str(uuid.uuid4()),
+        fresh_id="" if body.member_id else str(uuid.uuid4()),
         version=request.version,
     )
     soon = Soon()
@@ -46,4 +46,4 @@ def handle(node: Node, request: Request) -> Body | Later:
     return soon.result()
 
 
-API = Api(key=68, name="ConsumerGroupHeartbeat", low=0, high=1, handle=handle)
+API: Final = Api(key=68, name="ConsumerGroupHeartbeat", low=0, high=1, handle=handle)

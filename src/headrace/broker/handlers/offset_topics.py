@@ -25,6 +25,10 @@ class Sorted:
         self.known: list[tuple[Topic, Any]] = []  # the topic, and the request's entry for one of its partitions
         self._refused: dict[object, dict[str, Any]] = {}
 
+    @property
+    def refuses(self) -> bool:
+        return bool(self._refused)
+
     def refuse(self, reference: Mapping[str, object], partition: int, code: int) -> None:
         topic = self._refused.setdefault(_identity(reference), {**reference, "partitions": []})
         topic["partitions"].append({"partition_index": partition, "error_code": code})
@@ -49,13 +53,13 @@ def sort_partitions(node: Node, topics: Sequence[Any]) -> Sorted:
     for asked in topics:
         by_id = not hasattr(asked, "name")
         topic = node.topics.by_id(asked.topic_id) if by_id else node.topics.get(asked.name)
-        reference = {"topic_id": asked.topic_id} if by_id else {"name": asked.name}
-        unknown = UNKNOWN_TOPIC_ID if by_id and topic is None else UNKNOWN_TOPIC_OR_PARTITION
         for partition in asked.partitions:
             if topic is not None and 0 <= partition.partition_index < len(topic.partitions):
                 found.known.append((topic, partition))
-            else:
-                found.refuse(reference, partition.partition_index, unknown)
+                continue
+            reference = {"topic_id": asked.topic_id} if by_id else {"name": asked.name}
+            unknown = UNKNOWN_TOPIC_ID if by_id and topic is None else UNKNOWN_TOPIC_OR_PARTITION
+            found.refuse(reference, partition.partition_index, unknown)
     return found
 
 

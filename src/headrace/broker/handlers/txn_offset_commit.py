@@ -58,16 +58,16 @@ def handle(node: Node, request: Request) -> Body | Later:
     ]
     soon = Soon()
 
-    def answer(answered: Body) -> None:
-        topics = answered["topics"]
+    def answer(codes: list[int]) -> None:
         if version < LOADING_KNOWN_SINCE:
-            topics = [{**topic, "partitions": [_older(each) for each in topic["partitions"]]} for topic in topics]
-        soon({"topics": found.merge(topics)})
+            codes = [COORDINATOR_NOT_AVAILABLE if code == COORDINATOR_LOAD_IN_PROGRESS else code for code in codes]
+        told = [(topic, partition, code) for (topic, partition, _), code in zip(entries, codes, strict=True)]
+        soon({"topics": found.merge(by_topic(told)["topics"])})
 
     def decided(code: int) -> None:
         """Whether the transaction takes them; only then is the group asked, as in Kafka."""
         if code:
-            answer(by_topic((topic, partition, _told(code, version)) for topic, partition, _ in entries))
+            answer([_told(code, version)] * len(entries))
             return
         node.groups.commit_offsets_in_transaction(
             body.producer_id,
@@ -108,12 +108,6 @@ def _told(code: int, version: int) -> int:
 def _refused(found: Sorted, code: int) -> Body:
     refused = by_topic((topic.name, partition.partition_index, code) for topic, partition in found.known)
     return {"topics": found.merge(refused["topics"])}
-
-
-def _older(partition: Body) -> Body:
-    if partition["error_code"] == COORDINATOR_LOAD_IN_PROGRESS:
-        return {**partition, "error_code": COORDINATOR_NOT_AVAILABLE}
-    return partition
 
 
 API = Api(key=28, name="TxnOffsetCommit", low=0, high=5, handle=handle)
