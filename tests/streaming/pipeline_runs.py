@@ -51,6 +51,12 @@ class Bench:
             producer.produce(topic, body, key(value))
         assert producer.flush(30) == 0
 
+    def one_partition(self, topic: str) -> None:
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers, "log_level": 0})
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+
     def settings(self, **more: Any) -> RunSettings:
         given: dict[str, Any] = {"once": True, "progress_s": 0.05, "backoff_s_min": 0.2, "restarts_max": 3, **more}
         return RunSettings(tables_dir=self.tables, bootstrap=self.broker.bootstrap_servers, **given)

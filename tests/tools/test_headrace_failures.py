@@ -8,8 +8,8 @@ import socket
 import time
 
 import pytest
-from conftest import StartHeadrace
 from headrace_cli import Cli
+from headrace_process import StartHeadrace
 from tool_process import Running, run
 
 EVERY = [
@@ -132,3 +132,15 @@ def test_a_topic_that_is_deleted_while_it_is_followed_is_said(start_headrace: St
         assert following.end(None) == 1
     assert following.err.count("\n") == 1
     assert "topic was deleted while it was read; 1 records came" in following.err
+
+
+def test_a_member_of_a_group_can_leave_though_the_broker_hangs(start_headrace: StartHeadrace) -> None:
+    broker = start_headrace()
+    Cli(broker.bootstrap).ok("produce", "t", "--create", stdin="x\n")
+    with Running("headrace", "consume", "t", "-g", "g", "-f", "-b", broker.bootstrap) as following:
+        following.read_until("x\n")
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            assert following.end(wait_s_max=15) == 130
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)

@@ -55,6 +55,7 @@ def run(reach: "Reach", topic: str, records: int) -> dict[str, Any]:
 
     from headrace.cli.benching import Meter
     from headrace.cli.kafka.client_settings import consumer_settings, make_client
+    from headrace.cli.kafka.consuming import close, take
     from headrace.cli.kafka.offset_lookup import leaders
     from headrace.cli.percentiles import summary
     from headrace.cli.reaching import kafka_text
@@ -80,9 +81,7 @@ def run(reach: "Reach", topic: str, records: int) -> dict[str, Any]:
     try:
         consumer.assign([TopicPartition(*place, spans[place].start) for place in open_places])
         while meter.records < wanted and open_places:
-            messages = consumer.consume(1, 0.2)
-            if messages:
-                messages += consumer.consume(BATCH_MAX - 1, 0)
+            messages = take(consumer, BATCH_MAX, 0.2)
             count = size = 0
             for message in messages:
                 error = message.error()
@@ -101,6 +100,6 @@ def run(reach: "Reach", topic: str, records: int) -> dict[str, Any]:
                 raise OperatorError(f"{topic}: nothing came for {QUIET_S_MAX:g} s; is the broker still running?")
     finally:
         meter.clear()
-        consumer.close()
+        close(consumer)
     found = {**meter.end(), "first_record_ms": round(first_ms, 3)}
     return {**found, "rate_percentiles": summary(meter.rates, digits=0)} if meter.rates else found

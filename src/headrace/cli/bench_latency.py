@@ -43,6 +43,7 @@ def run(reach: "Reach", topic: str, records: int, size: int, acks: str) -> dict[
 
     from headrace.cli.benching import Meter
     from headrace.cli.kafka.client_settings import consumer_settings, make_client, producer_settings
+    from headrace.cli.kafka.consuming import close
     from headrace.cli.percentiles import summary
     from headrace.core.errors import OperatorError
 
@@ -79,6 +80,6 @@ def run(reach: "Reach", topic: str, records: int, size: int, acks: str) -> dict[
                 meter.add(1, size)
         meter.clear()
     finally:
-        consumer.close()
+        close(consumer)
         producer.flush(5)
     return {**meter.end(), "size": size, "latency_ms": summary(latencies)}

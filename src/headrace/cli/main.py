@@ -1,6 +1,7 @@
 """The `headrace` command: the table of its commands, each imported only when it is run."""
 
 import os
+import sys
 
 import click
 
@@ -48,7 +49,15 @@ def headrace(context: click.Context) -> None:
 
 
 def main() -> None:
-    headrace(prog_name="headrace")
+    try:
+        headrace(prog_name="headrace")
+    except SystemExit as end:
+        tool = sys.modules.get("headrace.cli.kafka.tool")  # if it was never loaded, nothing is stuck in it
+        if tool is None or not tool.must_end_at_once():
+            raise
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else 1)
 
 
 if __name__ == "__main__":

@@ -118,8 +118,8 @@ def produce(
                 sending.send(record)
                 read += len(record.value or b"") + 1
                 if progress.is_due:
-                    progress.update(read, _progress_text(sending, began))
-            sending.finish(lambda: progress.update(read, _progress_text(sending, began)))
+                    progress.update(_done(sending, read), _progress_text(sending, began))
+            sending.finish(lambda: progress.update(_done(sending, read), _progress_text(sending, began)))
         except KeyboardInterrupt:
             sending.part()
             progress.clear()
@@ -155,6 +155,12 @@ def _check_topic(reach: "Reach", topic: str, partition: int | None, create: bool
             count = len(leaders(cluster, [topic]))
             if partition >= count:
                 raise OperatorError(f"{topic} has no partition {partition}; it has {count}, counted from 0")
+
+
+def _done(sending: "Sending", read_bytes: int) -> int:
+    """How much of what was read is acknowledged: what has only been read is not done."""
+    account = sending.account
+    return read_bytes * account.acknowledged // max(1, account.handed_over)
 
 
 def _progress_text(sending: "Sending", began: float) -> str:

@@ -79,21 +79,21 @@ class RecordReading:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Leaves the group, and commits what was shown.
-        self._consumer.close()
+        from headrace.cli.kafka.consuming import close
+
+        close(self._consumer)  # leaves the group, and commits what was shown
 
     def batches(self) -> Iterator[list[Shown]]:
         """Wanted records as they come; never more than the limit in all."""
+        from headrace.cli.kafka.consuming import take
+
         self._begin()
         plan = self._plan
         last = time.monotonic()
         while not self._stopped and not self._finished():
             if plan.limit is not None and self.count >= plan.limit:
                 return
-            # The first as soon as it is there, then what has come with it: a batch never waits to be full.
-            messages = self._consumer.consume(1, POLL_S)
-            if messages:
-                messages += self._consumer.consume(BATCH_MAX - 1, 0)
+            messages = take(self._consumer, BATCH_MAX, POLL_S)
             now = time.monotonic()
             found, read = self._sorted_out(messages)
             if found:

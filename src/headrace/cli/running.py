@@ -120,7 +120,7 @@ def banner(node: "Node", settings: "BrokerSettings") -> Iterator[str]:
     near = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
     yield f"Headrace {__version__} listens on {host}:{node.port}"
     yield f"  data  {', '.join(os.path.abspath(path) for path in settings.log_dirs)}"
-    yield f"  try   kcat -b {near}:{node.port} -L, or any Kafka client with that bootstrap server"
+    yield f"  try   headrace top -b {near}:{node.port}, or any Kafka client with that bootstrap server"
     if node.metrics_port > 0:
         yield f"  see   http://{settings.metrics_host}:{node.metrics_port}/metrics and /health"
     yield "  stop  Ctrl-C"

@@ -276,6 +276,7 @@ def _notes(graph: Graph, node: Node) -> list[str]:
     notes = [f"{each.action} unless {each.predicate}  ({each.name})" for each in node.expectations]
     if isinstance(node.output, TopicOutput) and node.output.latency == "realtime":
         notes.append("real time is at least once: after a failure some records may arrive a second time")
+        notes.append("real time keeps a core busy for each partition that it reads; give Spark more than that")
     for name in graph.upstream(node.name):
         output = graph.nodes[name].output
         if isinstance(output, TableOutput) and not output.appended:

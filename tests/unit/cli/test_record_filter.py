@@ -153,7 +153,7 @@ def test_the_examples_of_the_docs_and_of_the_module_are_expressions() -> None:
     from headrace.cli import record_filter
 
     doc = (Path(__file__).parents[3] / "docs" / "filters.md").read_text()
-    block = re.search(r"```\n(.*?)```", doc, re.DOTALL)
+    block = re.search(r"```text\n(.*?)```", doc, re.DOTALL)
     assert block is not None
     examples = block[1].strip().splitlines()
     assert len(examples) == 3

@@ -17,7 +17,7 @@ def test_up_says_where_it_listens_where_its_data_is_and_how_to_stop_it(fake_node
     assert result.stdout.splitlines() == [
         "Headrace 0.1.0 listens on 127.0.0.1:45678",
         f"  data  {os.path.abspath('some/where')}",
-        "  try   kcat -b 127.0.0.1:45678 -L, or any Kafka client with that bootstrap server",
+        "  try   headrace top -b 127.0.0.1:45678, or any Kafka client with that bootstrap server",
         "  stop  Ctrl-C",
         "Headrace stopped cleanly",
     ]
@@ -51,7 +51,7 @@ def test_metrics_are_shown_when_they_are_on(fake_node) -> None:
 def test_every_interface_is_tried_at_the_local_one(fake_node) -> None:
     result = run("--host", "0.0.0.0", "--port", "9")
     assert "listens on 0.0.0.0:9\n" in result.stdout
-    assert "kcat -b 127.0.0.1:9 " in result.stdout
+    assert "headrace top -b 127.0.0.1:9," in result.stdout
 
 
 @pytest.mark.parametrize(

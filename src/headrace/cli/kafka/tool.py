@@ -69,6 +69,10 @@ def end_at_once() -> None:
     _AT_ONCE.append(True)
 
 
+def must_end_at_once() -> bool:
+    return bool(_AT_ONCE)
+
+
 def stop_printing() -> None:
     """Nobody reads any more, as in `kafka-topics.sh --list | head -1`: what is still to be flushed goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
