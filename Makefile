@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install -q --disable-pip-version-check
 SOURCES := $(shell find src -name '*.py')
 
-.PHONY: install develop demo test lint simulate chaos bench clean
+.PHONY: install develop demo test lint reference docs compatibility simulate chaos bench clean
 
 # What a user gets: the hot modules compiled, where there is a C compiler.
 install: $(VENV)/.installed
@@ -31,7 +31,20 @@ lint: install
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --ignore tests/streaming
+	$(BIN)/pytest tests/streaming # one process, one JVM: every worker of xdist would start a Spark of its own
+
+# docs/reference/ from the code; a test says when it is stale.
+reference: install
+	$(BIN)/python docs/_reference
+
+# The site, in site/; broken links and anchors end it.
+docs: reference
+	$(BIN)/properdocs build --strict # --quiet would take the warnings away, and with them the strictness
+
+# Which client used which API in which versions, from a run of the wire tests; then `make reference`.
+compatibility: install
+	$(BIN)/pytest tests/wire --record-requests docs/reference/compatibility.json
 
 SEEDS ?= 2000
 simulate: install

@@ -17,7 +17,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # What a profile of produce, fetch, commit and rebalance shows. Classes that tests or users subclass stay out.
 HOT = (
     "protocol/{error_codes,wire,batch,framing,produce,fetch,messages,message_reader,message_writer,records,record_spans}",
-    "protocol/offset_commit",
+    "protocol/{offset_commit}",
     "log/{group,segment,sparse_index,reader,producer_state,partition_log,group_writer,admission}",
     "coordinator/{record_bytes,group_records,offset_store,offset_requests,group_offsets,groups,group_table,deadlines}",
     "coordinator/{classic_group,group_facts,group_state,group_members,group_effects,journal}",

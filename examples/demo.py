@@ -1,131 +1,156 @@
-"""`make demo`: a broker in a process of its own, a million records in and out with a real client, the rates.
+"""`make demo`: a shop's events from the log to Delta tables on Spark, then replayed through changed code and cut over.
 
-It needs nothing but what `make install` put in place, ends by itself, and leaves nothing behind.
+Every step is a command that you can type yourself; it is printed before it runs. The demo needs nothing but what
+`make install` put in place (Spark's jars are fetched once), ends by itself, and leaves nothing running.
 """
 
 import contextlib
+import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+SHOP = Path(__file__).resolve().parent / "shop"
+sys.path.insert(0, str(SHOP))
 
-RECORDS = 1_000_000
-RECORD_BYTES = 100
-PARTITIONS = 6
-TOPIC = "demo"
-STEP_S_MAX = 60.0
+from events import send  # noqa: E402
+
+HEADRACE = [str(Path(sys.executable).parent / "headrace")]
+EVENTS, MORE_EVENTS = 90_000, 9_000
+STEP_S_MAX = 240.0
+QUARANTINE = 'select reason, count(*) as rows from "_quarantine/clean_orders" group by 1 order by 1'
+REVENUE = "select customer, round(sum(amount), 2) as revenue from revenue group by customer order by 2 desc limit 3"
+
+
+def say(text: str) -> None:
+    print(f"\n── {text}", flush=True)
+
+
+def command(*words: str) -> list[str]:
+    print(f"\n$ headrace {shlex.join(words)}", flush=True)
+    return [*HEADRACE, *words]
+
+
+def run(*words: str) -> None:
+    """One command in the foreground; its own words say what went wrong."""
+    if subprocess.run(command(*words), timeout=STEP_S_MAX).returncode:
+        raise SystemExit("demo: that command failed; its line above says why")
 
 
 @contextlib.contextmanager
-def broker(data: str) -> Iterator[tuple[str, int, float]]:
-    """Starts `headrace up` on a free port; gives its address, process id and the seconds it took."""
-    command = [sys.executable, "-m", "headrace.cli.main", "up", "--port", "0", "--data", data]
-    began = time.monotonic()
-    process = subprocess.Popen([*command, "--set", f"num.partitions={PARTITIONS}"], stdout=subprocess.PIPE, text=True)
+def process(*words: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """One command in the background, its output in a file; ended by SIGTERM, as Ctrl-C would."""
+    with open(log, "wb") as output:
+        started = subprocess.Popen(command(*words), stdout=output, stderr=subprocess.STDOUT)
     try:
-        assert process.stdout is not None
-        found = re.search(r"listens on (\S+)", process.stdout.readline())
-        if found is None:
-            raise SystemExit("demo: the broker did not start; its own line above says why")
-        yield found[1], process.pid, time.monotonic() - began
+        yield started
     finally:
-        process.send_signal(signal.SIGTERM)
+        started.send_signal(signal.SIGTERM)
         try:
-            process.wait(timeout=20)
+            started.wait(timeout=60)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            started.kill()
+            started.wait()
 
 
-def produce(address: str) -> float:
-    """Seconds from the first record to the last acknowledgement."""
-    producer = Producer(
-        {
-            "bootstrap.servers": address,
-            "enable.idempotence": True,
-            "compression.type": "none",
-            "linger.ms": 5,
-            "batch.size": 256 * 1024,
-            "queue.buffering.max.messages": 500_000,
-        }
-    )
-    failures: list[object] = []
-    payload = os.urandom(RECORD_BYTES)
-
-    def delivered(error: object, _message: object) -> None:
-        if error is not None:
-            failures.append(error)
-
-    began = time.monotonic()
-    for number in range(RECORDS):
-        while True:
-            try:
-                producer.produce(TOPIC, payload, partition=number % PARTITIONS, on_delivery=delivered)
-                break
-            except BufferError:
-                producer.poll(0.05)
-        if number % 10_000 == 0:
-            producer.poll(0)
-    left = producer.flush(STEP_S_MAX)
-    took = time.monotonic() - began
-    if failures or left:
-        raise SystemExit(f"demo: {len(failures) + left} records were not acknowledged: {failures[:1]}")
-    return took
+def wait_for(what: str, found: "re.Pattern[str]", log: Path, started: "subprocess.Popen[bytes]") -> "re.Match[str]":
+    deadline = time.monotonic() + STEP_S_MAX
+    while time.monotonic() < deadline:
+        match = found.search(log.read_text(errors="replace"))
+        if match:
+            return match
+        if started.poll() is not None:
+            raise SystemExit(f"demo: {what} ended too early:\n{log.read_text(errors='replace')}")
+        time.sleep(0.05)
+    raise SystemExit(f"demo: {what} took longer than {STEP_S_MAX:g} s:\n{log.read_text(errors='replace')}")
 
 
-def consume(address: str) -> float:
-    """Seconds from the first to the last record read, over all partitions."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": address,
-            "group.id": "demo",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "fetch.message.max.bytes": 4 << 20,
-        }
-    )
-    consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
-    began = time.monotonic()
-    seen = 0
-    while seen < RECORDS:
-        if time.monotonic() - began > STEP_S_MAX:
-            raise SystemExit(f"demo: {seen:,} of {RECORDS:,} records were read within {STEP_S_MAX:g} s")
-        for message in consumer.consume(10_000, timeout=1.0):
-            if message.error() is not None:
-                raise SystemExit(f"demo: {message.error()}")
-            seen += 1
-    took = time.monotonic() - began
-    consumer.close()
-    return took
+def wait_until_caught_up(tables: str, version: int) -> None:
+    """Shows how many events are still to come until there is none."""
+    deadline, shown = time.monotonic() + STEP_S_MAX, ""
+    while time.monotonic() < deadline:
+        words = [*HEADRACE, "pipeline", "status", "shop", "--tables", tables, "--json"]
+        asked = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        lags, caught_up = _lags(asked.stdout, version) if asked.returncode == 0 else ({}, False)
+        line = "   behind: " + ", ".join(f"{name} {lag:,}" for name, lag in lags.items())
+        if lags and line != shown:
+            print(line, flush=True)
+            shown = line
+        if caught_up:
+            return
+        time.sleep(1)
+    raise SystemExit(f"demo: the pipeline has not caught up within {STEP_S_MAX:g} s")
 
 
-def memory_mb(pid: int) -> float:
-    with open(f"/proc/{pid}/status") as status:
-        return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS"))
+def _lags(text: str, version: int) -> tuple[dict[str, int], bool]:
+    """How far each node is behind what it reads, and whether all have caught up."""
+    for each in json.loads(text)[0]["versions"]:
+        if each["version"] == version and each["run"] is not None:
+            nodes = each["run"]["nodes"].values()
+            lags = {node["name"]: node["lag"] for node in nodes if node["lag"] is not None}
+            return lags, each["run"]["caught_up"]
+    return {}, False
 
 
 def main() -> None:
-    with (
-        tempfile.TemporaryDirectory(prefix="headrace-demo-") as data,
-        broker(data) as (address, pid, start_s),
-    ):
-        idle_mb = memory_mb(pid)
-        print(f"Headrace on {address}, started in {start_s:.2f} s; {RECORDS:,} records of {RECORD_BYTES} bytes,")
-        print(f"{PARTITIONS} partitions, confluent-kafka: idempotent producer, then a consumer by assign\n")
-        produce_s = produce(address)
-        consume_s = consume(address)
-        print(f"  {'':10}{'records/s':>12}{'MB/s':>8}{'seconds':>10}")
-        for name, took in (("produce", produce_s), ("consume", consume_s)):
-            rate = RECORDS / took
-            print(f"  {name:10}{rate:>12,.0f}{rate * RECORD_BYTES / 1e6:>8.0f}{took:>10.2f}")
-        print(f"\n  broker memory: {idle_mb:.0f} MB idle, {memory_mb(pid):.0f} MB after")
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="headrace-demo-") as work:
+        os.environ["HEADRACE_TABLES"] = tables = str(Path(work) / "tables")
+        show(Path(work), tables)
+    print(f"\n── done in {time.monotonic() - began:.0f} s; everything is stopped, and its files are gone")
+
+
+def show(work: Path, tables: str) -> None:
+    say("a broker: one process, no JVM")
+    started = time.monotonic()
+    data, log = str(work / "log"), work / "broker.txt"
+    with process("up", "--port", "0", "--data", data, log=log) as broker:
+        address = wait_for("the broker", re.compile(r"listens on (\S+)"), log, broker)[1]
+        print(f"   listens on {address} after {time.monotonic() - started:.2f} s")
+        os.environ["HEADRACE_BOOTSTRAP"] = address
+
+        say(f"a shop: {EVENTS:,} orders, payments and clicks, some late, some malformed")
+        started = time.monotonic()
+        send(address, EVENTS)
+        print(f"   in the log after {time.monotonic() - started:.1f} s")
+
+        say("the pipeline, live: each function of shop.py is a table, or a topic")
+        file = str(SHOP / "shop.py")
+        with process("pipeline", "run", file, log=work / "run.txt") as live:
+            wait_until_caught_up(tables, 1)
+            if live.poll() is not None:
+                raise SystemExit(f"demo: the pipeline ended:\n{(work / 'run.txt').read_text()}")
+            say("the tables, without a JVM")
+            run("table", "list")
+            run("table", "query", REVENUE)
+            say("nothing is dropped in silence: what could not be parsed or is not as expected")
+            run("table", "query", QUARANTINE)
+
+            say("the code changes: revenue without tax. The log is replayed through it, beside the live version")
+            run("pipeline", "replay", str(SHOP / "shop_changed.py"), "--once")
+            run("pipeline", "compare", "shop", "--table", "revenue", "--samples", "1")
+            say("one step makes the new version live, for all tables at once; the old run ends by itself")
+            run("pipeline", "cutover", "shop", "--yes")
+            run("table", "query", REVENUE)
+            live.wait(timeout=STEP_S_MAX)
+
+        say("changed your mind? The version before is live again, and catches up from its own checkpoint")
+        run("pipeline", "rollback", "shop")
+        send(address, MORE_EVENTS, seed=2)
+        run("pipeline", "run", "shop", "--once")
+        run("table", "query", "select count(*) as orders from clean_orders")
+        run("table", "history", "clean_orders", "--limit", "2")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("demo: interrupted; everything that it had started is ended")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["headrace.testing.plugin"]
+
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "headrace"
 
 
@@ -20,6 +22,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--minutes", type=float, default=None, metavar="N", help="how long transformers are killed (make chaos)"
+    )
+
+    parser.addoption(
+        "--record-requests",
+        metavar="FILE",
+        default=None,
+        help="write down which client sent which request in which version to the brokers of tests/wire "
+        "(`make compatibility`); only a whole run that passes is written",
     )
 
 

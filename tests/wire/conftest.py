@@ -6,19 +6,53 @@ same tests at another one: a test that also passes on Apache Kafka proves itself
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import headrace_process
 import pytest
+import recording
 from confluent_kafka.admin import AdminClient, ConfigResource
 from eventually import WAIT_S_MAX
 from headrace_process import HeadraceProcess, StartHeadrace
 from java import JavaTools, missing_program
+from recording_broker import RECORD_VARIABLE, served_by_name
 from topic_setup import create_topic, fresh_name
 
+RECORDING_BROKER = Path(__file__).parent / "recording_broker.py"
 MakeTopic = Callable[..., str]
+_RECORD = pytest.StashKey[tuple[Path, Path]]()
 _BROKER = pytest.StashKey[HeadraceProcess]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    file = config.getoption("--record-requests")
+    if file is None:
+        return
+    record = Path(tempfile.mkdtemp(prefix="headrace-record-")) / "requests.tsv"
+    os.environ[RECORD_VARIABLE] = str(record)
+    headrace_process.HEADRACE[:] = [str(RECORDING_BROKER)]
+    config.stash[_RECORD] = record, Path(file).resolve()
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if _RECORD not in session.config.stash:
+        return
+    record, file = session.config.stash[_RECORD]
+    try:
+        if exitstatus != 0:
+            raise recording.IncompleteError("not every test passed")
+        recording.write(record, file, served_by_name())
+    except recording.IncompleteError as error:
+        session.exitstatus = 1
+        print(f"\n{file.name} is not written: {error}", file=sys.stderr)
+    finally:
+        shutil.rmtree(record.parent)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 
 START_S_MAX = 20.0
 STOP_S_MAX = 20.0
+HEADRACE = ["-m", "headrace.cli.main"]  # --record-requests puts another one in its place
 _ADDRESS = re.compile(r"(127\.0\.0\.1):(\d+)")
 
 
@@ -27,7 +28,7 @@ class HeadraceProcess:
         self.data = data
         self._stop_called = False
         settings = dict(settings or {})
-        command = [sys.executable, "-m", "headrace.cli.main", "up", "--port", str(port)]
+        command = [sys.executable, *HEADRACE, "up", "--port", str(port)]
         if "log.dirs" not in settings:
             command += ["--data", data]
         for key, value in settings.items():

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from typing import Any
 KAFKA_VERSION = "4.3.1"
 TOOL_S_MAX = 60.0
 FETCH_S_MAX = 600.0
+OUTDATED_S_MIN = 86_400.0  # classes that are younger may be in use by the tests of another checkout
 _SOURCES = Path(__file__).parent / "jvm"
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -162,8 +164,9 @@ def _classes(jars: Path) -> Path:
             with tempfile.TemporaryDirectory(dir=cache) as work:
                 compiled = Path(work, "classes")
                 _call("javac", "-cp", f"{jars}/*", "-d", str(compiled), *map(str, sources), cwd=work)
-                for outdated in cache.glob("classes-*"):
-                    shutil.rmtree(outdated)
+                for other in cache.glob("classes-*"):
+                    if time.time() - other.stat().st_mtime > OUTDATED_S_MIN:
+                        shutil.rmtree(other)
                 compiled.rename(classes)
     return classes
 

@@ -143,7 +143,7 @@ class Connection:
             try:
                 dispatch(self, chunk, start, end)
             except Exception as error:
-                self._failed(error)
+                self.failed(error)
             if self.closed or self.doomed:
                 for rest, _, _ in frames[at + 1 :]:
                     rest.unpin()
@@ -162,7 +162,7 @@ class Connection:
             or self.in_flight_bytes > server.in_flight_bytes_max
         )
 
-    def _failed(self, error: Exception) -> None:
+    def failed(self, error: Exception) -> None:
         """A request could not be handled. If it is the client's fault, it is told so in the log; a broken invariant
         of ours goes on up, and ends the broker."""
         if isinstance(error, InvariantError):
@@ -180,7 +180,7 @@ class Connection:
             try:
                 self._server.dispatch(self, *backlog.popleft())
             except Exception as error:
-                self._failed(error)
+                self.failed(error)
         if not self.closed:
             if self.reader.error is not None and not backlog and not self.doomed:
                 self.reject(self.reader.error)

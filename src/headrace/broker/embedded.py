@@ -21,6 +21,7 @@ from headrace.core.settings import BrokerSettings
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
+    from headrace.core.clock import Clock
 
 STOP_S_MAX = 60.0
 
@@ -46,7 +47,7 @@ class Broker:
         # Checked now, so that a wrong setting fails where it was written.
         self._settings = BrokerSettings(host=host, port=port, **settings)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        self._running: _NodeThread | None = None
+        self._running: NodeThread | None = None
         self._lock = threading.Lock()
 
     @property
@@ -74,7 +75,7 @@ class Broker:
                 return self
             if self._data is None:
                 self._temporary = tempfile.TemporaryDirectory(prefix="headrace-", ignore_cleanup_errors=True)
-            running = _NodeThread(dataclasses.replace(self._settings, log_dirs=self._directories()))
+            running = self._thread_for(dataclasses.replace(self._settings, log_dirs=self._directories()))
             try:
                 running.start_and_wait()
             except BaseException:
@@ -127,6 +128,9 @@ class Broker:
     ) -> None:
         await asyncio.shield(asyncio.to_thread(self.stop))
 
+    def _thread_for(self, settings: BrokerSettings) -> "NodeThread":
+        return NodeThread(settings)
+
     def _directories(self) -> tuple[str, ...]:
         if self._data is None:
             if self._temporary is None:
@@ -142,12 +146,14 @@ class Broker:
             self._temporary = None
 
 
-class _NodeThread:
+class NodeThread:
     """A node that is made, run and closed on one thread."""
 
-    def __init__(self, settings: BrokerSettings) -> None:
+    def __init__(self, settings: BrokerSettings, clock: "Clock | None" = None) -> None:
         self.node: Node
         self._settings = settings
+        self._clock = clock
+        self._killed = False
         self._opened = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._live, name="headrace-broker", daemon=True)
@@ -158,6 +164,11 @@ class _NodeThread:
         if self._error is not None:
             self._thread.join()
             raise self._error
+
+    def kill_and_wait(self) -> None:
+        """As `kill -9`: what was only in memory is gone."""
+        self._killed = True
+        self.stop_and_wait()
 
     def stop_and_wait(self) -> None:
         self.node.stop()
@@ -171,13 +182,17 @@ class _NodeThread:
         try:
             from headrace.broker.node import Node
 
-            self.node = Node(self._settings)
+            clock = self._clock
+            self.node = Node(self._settings) if clock is None else Node(self._settings, clock=clock)
             try:
                 self.node.open()
                 self._opened.set()
                 self.node.run()
             finally:
-                self.node.close()
+                if self._killed:
+                    self.node.abandon()
+                else:
+                    self.node.close()
         except BaseException as error:
             self._error = error
         finally:

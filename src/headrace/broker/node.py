@@ -296,6 +296,26 @@ class Node:
                 self.catalog.close()
         self.reactor.close()
 
+    def abandon(self) -> None:
+        """Leaves everything as `kill -9` would: nothing more is written, flushed or answered. For tests; the loop must
+        have ended."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._http is not None:
+            self._http.stop()
+        self.server.stop_listening()
+        self._compaction_process.close()
+        # What was handed to a thread may still reach the disk, as it may when a process is killed.
+        for workers in (self.slow_workers, self._cleaners, self._writers, self._flushers):
+            workers.close()
+        self.server.drop_all()
+        self.files.close()
+        self.store.close_locks()
+        if hasattr(self, "catalog"):
+            self.catalog.close()
+        self.reactor.close()
+
 
 def _compaction_settings(settings: BrokerSettings) -> CompactionSettings:
     return CompactionSettings(

@@ -48,6 +48,7 @@ class Reactor:
         self._stopping = False
         self.end_of_turn: list[Callable[[], None]] = []
         self.turn_started = 0.0  # on the clock of time.perf_counter; latencies are counted from it
+        self._ahead_s = 0.0  # of time.monotonic, for tests that move time
         self._epoll.register(self._wake_fd, READ)
         self._owners[self._wake_fd] = self._drain_wake
 
@@ -68,8 +69,12 @@ class Reactor:
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
         timer = Timer(callback)
-        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), timer))
+        heapq.heappush(self._timers, (time.monotonic() + self._ahead_s + seconds, next(self._order), timer))
         return timer
+
+    def advance(self, seconds: float) -> None:
+        """Timers are due so much earlier; on the loop only. It is how a test lets hours pass."""
+        self._ahead_s += seconds
 
     def every(self, seconds: float, callback: Callable[[], None]) -> None:
         """Again and again, counted from the end of the last time."""
@@ -138,11 +143,11 @@ class Reactor:
         timers = self._timers
         while timers and timers[0][2].callback is None:
             heapq.heappop(timers)
-        return max(0.0, timers[0][0] - time.monotonic()) if timers else -1
+        return max(0.0, timers[0][0] - time.monotonic() - self._ahead_s) if timers else -1
 
     def _run_timers(self) -> None:
         timers = self._timers
-        now = time.monotonic()
+        now = time.monotonic() + self._ahead_s
         while timers and (timers[0][0] <= now or timers[0][2].callback is None):
             callback = heapq.heappop(timers)[2].callback
             if callback is not None:

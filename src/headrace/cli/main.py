@@ -1,27 +1,54 @@
-"""The `headrace` command. Each command imports what it needs when it runs, so that `--help` is quick."""
+"""The `headrace` command: the table of its commands, each imported only when it is run."""
 
-import sys
+import os
 
 import click
 
 from headrace import __version__
-from headrace.cli.broker import broker
-from headrace.cli.up import up
+from headrace.cli.lazy_group import Place, RootGroup
+
+SERVE, LOOK, RECORDS, DATA = "Brokers", "Topics and groups", "Records", "Pipelines and tables"
+COMMANDS = {
+    "up": Place("headrace.cli.up:up", "Start one broker, with nothing to configure.", SERVE),
+    "broker": Place("headrace.cli.broker:broker", "Start one broker from Kafka's own configuration file.", SERVE),
+    "cluster": Place("headrace.cli.cluster:cluster", "The brokers, and what each of them holds.", SERVE),
+    "api-versions": Place("headrace.cli.api_versions:api_versions", "Which requests a broker serves.", SERVE),
+    "doctor": Place("headrace.cli.doctor:doctor", "What is wrong on this machine, and what mends it.", SERVE),
+    "topic": Place("headrace.cli.topic:topic", "List, create, describe, alter, delete, copy, tail.", LOOK),
+    "group": Place("headrace.cli.group:group", "Consumer groups: list, describe, lag, reset, delete.", LOOK),
+    "config": Place("headrace.cli.config:config", "Settings of topics, brokers and groups.", LOOK),
+    "top": Place("headrace.cli.top:top", "Everything at a glance, live on the whole screen.", LOOK),
+    "produce": Place("headrace.cli.produce:produce", "Send lines, JSON or files to a topic.", RECORDS),
+    "consume": Place("headrace.cli.consume:consume", "Print, filter and follow the records of a topic.", RECORDS),
+    "bench": Place("headrace.cli.bench:bench", "How fast it is: produce, consume, latency.", RECORDS),
+    "pipeline": Place("headrace.cli.pipeline:pipeline", "Run, replay and cut over pipelines.", DATA),
+    "table": Place("headrace.cli.table:table", "Query tables, follow their history, compare them.", DATA),
+    "completion": Place("headrace.cli.completion:completion", "Completion of commands by the shell.", "Else"),
+}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=RootGroup, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="headrace %(version)s")
-def headrace() -> None:
-    """Headrace: a commit log that every Kafka client takes for Kafka."""
+@click.pass_context
+def headrace(context: click.Context) -> None:
+    """Headrace: a commit log that every Kafka client takes for Kafka.
 
+    \b
+    Five minutes:
+      headrace up                                  # a broker on 127.0.0.1:9092; then, in another terminal
+      echo hello | headrace produce greetings --create
+      headrace consume greetings --follow
+      headrace top
 
-headrace.add_command(up)
-headrace.add_command(broker)
+    Exit codes: 0 done; 1 it failed, and a line on stderr says why and what to do; 2 a wrong command line; 3 what was
+    asked for did not come about (too few records came, the lag is above --max); 130 stopped by Ctrl-C.
+    """
+    if os.environ.get("NO_COLOR"):
+        context.color = False  # for all commands below
 
 
 def main() -> None:
-    """Ends with 0, with 1 for what the operator can mend, or with 2 for a wrong command line."""
-    sys.exit(headrace(prog_name="headrace"))
+    headrace(prog_name="headrace")
 
 
 if __name__ == "__main__":

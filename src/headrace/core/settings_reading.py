@@ -20,13 +20,17 @@ _LISTENER_KEYS = {
     "listeners": ("host", "port"),
     "advertised.listeners": ("advertised_host", "advertised_port"),
 }
-# Variables that others read: the command line's own, and those of tests and benchmarks.
+# Variables that others read: the command line's own, the cache's, and those of tests and benchmarks.
 _FOREIGN_VARIABLES = (
+    "HEADRACE_CACHE",
     "HEADRACE_DEBUG",
     "HEADRACE_LOG_LEVEL",
     "HEADRACE_LOG_FORMAT",
     "HEADRACE_TEST_",
     "HEADRACE_BENCH_",
+)
+_FOREIGN_NAMES = frozenset(
+    f"HEADRACE_{name}" for name in ("BOOTSTRAP", "CACHE", "CLIENT", "MASTER", "NATIVE", "QUERY_MEMORY", "TABLES")
 )
 _SHORT_VARIABLES = {"HEADRACE_HOST": "host.name", "HEADRACE_DATA": "log.dirs"}
 
@@ -71,6 +75,8 @@ def environment_source(environ: Mapping[str, str], known: Iterable[str]) -> tupl
     found, warnings = [], []
     for variable in sorted(environ):
         if not variable.startswith("HEADRACE_") or variable.startswith(_FOREIGN_VARIABLES):
+            continue
+        if variable in _FOREIGN_NAMES:
             continue
         if variable in by_variable:
             found.append(Given(by_variable[variable], environ[variable], f"environment {variable}"))

@@ -1,5 +1,7 @@
 """The bridge to kio: request bytes to plain attributes, a plain mapping to response bytes, over all versions.
 
+The tools stand at the other end of the wire and use the same schemas the other way round.
+
 kio gives the schemas, a dataclass for each message and version; reading and writing them is done by our own
 `message_reader` (which says why) and `message_writer`, compiled when an API version is first used. Nothing
 here knows what a message means, and no other module imports kio.
@@ -11,12 +13,15 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from headrace.protocol.message_reader import Reader, compile_reader
+from headrace.protocol.message_fields import SchemaField, schema_fields
+from headrace.protocol.message_reader import Reader, compile_reader, read_uvarint
 from headrace.protocol.message_writer import Writer, compile_writer
 
 API_VERSIONS: Final = 18
 
 _CORRELATION_ID: Final = struct.Struct(">i").pack
+_CORRELATION_ID_BYTES: Final = 4
+_REQUEST_HEADER: Final = struct.Struct(">hhih").pack
 
 
 def decode_request(api_key: int, version: int, data: bytes | memoryview, offset: int) -> Any:
@@ -51,6 +56,58 @@ def encode_body(api_key: int, version: int, body: Mapping[str, object]) -> bytes
     return bytes(out)
 
 
+def encode_request(
+    api_key: int, version: int, correlation_id: int, client_id: str, body: Mapping[str, object]
+) -> bytes:
+    """A client's request, header and body, without the length in front."""
+    name = client_id.encode()
+    out = bytearray(_REQUEST_HEADER(api_key, version, correlation_id, len(name)))
+    out += name
+    writer, header_has_tags = _request_writer(api_key, version)
+    if header_has_tags:
+        out.append(0)
+    writer.write(out, body)
+    return bytes(out)
+
+
+def decode_response(api_key: int, version: int, data: bytes) -> tuple[int, Any]:
+    """The correlation id and the body of a broker's answer, with kio's field names. ValueError: it is not one."""
+    if len(data) < _CORRELATION_ID_BYTES:
+        raise ValueError(f"an answer of {len(data)} bytes; its header alone has {_CORRELATION_ID_BYTES}")
+    correlation_id = int.from_bytes(data[:_CORRELATION_ID_BYTES], "big", signed=True)
+    reader, header_has_tags = _response_reader(api_key, version)
+    at = _skip_tags(data, _CORRELATION_ID_BYTES) if header_has_tags else _CORRELATION_ID_BYTES
+    return correlation_id, reader.read(data, at)[0]
+
+
+def known_versions(api_key: int) -> tuple[int, int] | None:
+    """The lowest and the highest version of a request that kio has a schema of."""
+    index = _kio_index()
+    name = index.api_key_map.get(api_key)
+    held = index.schema_name_map.get(name) if name is not None else None
+    versions = [number for number, kinds in held.items() if any(k.name == "request" for k in kinds)] if held else []
+    return (min(versions), max(versions)) if versions else None
+
+
+def api_name(api_key: int) -> str | None:
+    """kio's name of an API, `describe_log_dirs`; None if it knows no such key."""
+    return cast(str | None, _kio_index().api_key_map.get(api_key))
+
+
+def message_fields(api_key: int, version: int, kind: str) -> list[SchemaField]:
+    """The fields of a `request` or a `response`, for what is made without knowing what it means."""
+    return list(schema_fields(_schema(api_key, version, kind)))
+
+
+def _skip_tags(data: bytes, at: int) -> int:
+    count, at = read_uvarint(data, at)
+    for _ in range(count):
+        _, at = read_uvarint(data, at)
+        size, at = read_uvarint(data, at)
+        at += size
+    return at
+
+
 @functools.cache
 def request_is_flexible(api_key: int, version: int) -> bool:
     """True if the request's header ends in tagged fields (header v2)."""
@@ -60,6 +117,18 @@ def request_is_flexible(api_key: int, version: int) -> bool:
 @functools.cache
 def _request_reader(api_key: int, version: int) -> Reader:
     return compile_reader(_schema(api_key, version, "request"))
+
+
+@functools.cache
+def _request_writer(api_key: int, version: int) -> tuple[Writer, bool]:
+    schema = _schema(api_key, version, "request")
+    return compile_writer(schema), schema.__flexible__
+
+
+@functools.cache
+def _response_reader(api_key: int, version: int) -> tuple[Reader, bool]:
+    schema = _schema(api_key, version, "response")
+    return compile_reader(schema), schema.__flexible__ and api_key != API_VERSIONS
 
 
 @functools.cache

@@ -220,11 +220,22 @@ def test_environment_errors_and_warnings_name_the_variable() -> None:
     ]
 
 
+def test_variables_of_the_other_commands_are_no_mistake() -> None:
+    _, warnings = BrokerSettings.from_sources(environ={"HEADRACE_BOOTSTRAP": "h:1", "HEADRACE_TABLES": "/t"})
+    assert warnings == []
+
+
 def test_own_settings_have_short_variables() -> None:
-    settings, _ = BrokerSettings.from_sources(
-        environ={"HEADRACE_METRICS_PORT": "9308", "HEADRACE_DATA": "/d", "HEADRACE_LOG_LEVEL": "info"}
+    settings, warnings = BrokerSettings.from_sources(
+        environ={
+            "HEADRACE_METRICS_PORT": "9308",
+            "HEADRACE_DATA": "/d",
+            "HEADRACE_LOG_LEVEL": "info",
+            "HEADRACE_CACHE": "/c",
+        }
     )
     assert (settings.metrics_port, settings.log_dirs) == (9308, ("/d",))
+    assert warnings == []
 
 
 def test_a_flag_without_an_equals_sign_is_refused() -> None:

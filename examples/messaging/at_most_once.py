@@ -1,0 +1,58 @@
+"""At most once: the offset is committed before the work is done.
+
+Nothing is ever done twice. What was being done when the worker died is lost: the price, for what must not be repeated
+and may be missed, such as a reminder.
+"""
+
+from confluent_kafka import Consumer, Producer
+from example_broker import address, make_topic
+
+PAYMENTS = ["pay 10", "pay 20", "pay 30"]
+
+
+class CrashError(Exception):
+    """The worker dies here, as if the power had gone."""
+
+
+def worker(bootstrap: str, topic: str, booked: list[str], crash_at: str | None = None) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"{topic}-bookkeeping",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        while PAYMENTS[-1] not in booked:
+            message = consumer.poll(30)
+            if message is None:
+                return
+            payment = message.value().decode()
+            consumer.commit(message, asynchronous=False)
+            if payment == crash_at:
+                raise CrashError
+            booked.append(payment)
+    except CrashError:
+        pass
+    finally:
+        consumer.close()  # it commits nothing: enable.auto.commit is off
+
+
+def run(bootstrap: str) -> None:
+    topic = make_topic(bootstrap, "payments")
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for payment in PAYMENTS:
+        producer.produce(topic, payment)
+    producer.flush()
+    booked: list[str] = []
+    worker(bootstrap, topic, booked, crash_at="pay 20")
+    worker(bootstrap, topic, booked)  # started again after the crash
+    print(f"booked: {', '.join(booked)}")
+    print("the one that was under way in the crash is lost; none was booked twice")
+
+
+if __name__ == "__main__":
+    with address() as bootstrap:
+        run(bootstrap)

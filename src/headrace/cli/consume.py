@@ -1,0 +1,221 @@
+"""`headrace consume`: prints the records of topics, for people, as JSON, or raw."""
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.moments import HELP, METAVAR
+from headrace.cli.names import complete_group, complete_topic
+from headrace.cli.reaching import EXIT_SHORT, broker_options, in_colour
+
+if TYPE_CHECKING:
+    from headrace.cli.kafka.cluster import Cluster
+    from headrace.cli.kafka.offset_lookup import Place
+    from headrace.cli.reaching import Reach
+    from headrace.cli.record_reading import ReadPlan
+    from headrace.cli.record_view import Shown
+
+FORMATS = ("pretty", "json", "raw")
+
+
+@click.command(short_help="Print, filter and follow the records of a topic.")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topic)
+@click.option(
+    "--from",
+    "start",
+    metavar=METAVAR,
+    help=f"Where to begin: beginning, end, {HELP}.  [default: beginning; with --follow the end]",
+)
+@click.option(
+    "--to", "stop", metavar="OFFSET|TIME", help="Where to end, exclusive.  [default: the end that there is now]"
+)
+@click.option(
+    "--partition",
+    "-p",
+    "partitions",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="N",
+    help="Only this one; may be given many times.",
+)
+@click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option(
+    "--limit", "-n", type=click.IntRange(1), metavar="N", help="Stop after N records (of those that are wanted)."
+)
+@click.option("--timeout", type=click.FloatRange(0), metavar="S", help="Stop when nothing came for so long.")
+@click.option("--key", metavar="TEXT", help="Only records with this key.")
+@click.option("--where", "expression", metavar="EXPR", help="Only records for which EXPR holds; see below.")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="[default: pretty on a terminal, raw into a pipe]")
+@click.option("--key-separator", metavar="TEXT", help="With raw: print the key as well, and this after it.")
+@click.option(
+    "--group",
+    "-g",
+    metavar="NAME",
+    shell_complete=complete_group,
+    help="Read as a member of this group, and commit what was printed.",
+)
+@click.option("--uncommitted", is_flag=True, help="Also records of transactions that are open or were aborted.")
+@broker_options
+def consume(
+    topics: tuple[str, ...],
+    start: str | None,
+    stop: str | None,
+    partitions: tuple[int, ...],
+    follow: bool,
+    limit: int | None,
+    timeout: float | None,
+    key: str | None,
+    expression: str | None,
+    form: str | None,
+    key_separator: str | None,
+    group: str | None,
+    uncommitted: bool,
+    reach: "Reach",
+    as_json: bool,
+) -> None:
+    """Print the records of topics: all that there are, or with --follow those that come.
+
+    \b
+    --where takes an expression over topic, partition, offset, timestamp, key, value (JSON as what it
+    holds), text (the value as text), headers and size:
+      value.amount > 100 and (key == "alice" or headers.source ~ "^web")
+      value.items[0].sku in ["a1", "a2"] and not value.test
+      text contains "timeout"
+
+    Ends with code 3 if --limit asked for more records than came.
+
+    \b
+    Examples:
+      headrace consume orders --from '10 minutes ago' --follow
+      headrace consume orders --from -5 --json | jq .value
+      headrace consume orders --where 'value.amount > 100' --limit 10
+    """
+    from headrace.cli.record_view import format_for
+
+    wanted = record_test(key, expression)
+    if as_json and form not in (None, "json"):
+        raise click.UsageError("--json and --format exclude each other")
+    terminal = sys.stdout.isatty()
+    name = "json" if as_json else form or ("pretty" if terminal else "raw")
+    shape = format_for(name, colours=in_colour(), separator=key_separator)
+    plan = _plan(
+        reach,
+        topics=topics,
+        start=start,
+        stop=stop,
+        partitions=partitions,
+        follow=follow,
+        limit=limit,
+        timeout=timeout,
+        group=group,
+        uncommitted=uncommitted,
+        wanted=wanted,
+    )
+    from headrace.cli.record_reading import RecordReading
+
+    out = sys.stdout.buffer
+    with RecordReading(reach, plan) as reading:
+        try:
+            for batch in reading.batches():
+                out.write(b"".join(map(shape, batch)))
+                out.flush()
+        except KeyboardInterrupt:
+            sys.exit(130)  # how --follow is meant to end: no word about it
+    if limit is not None and reading.count < limit:
+        click.echo(f"headrace: only {reading.count:,} of {limit:,} records came", err=True)
+        sys.exit(EXIT_SHORT)
+
+
+def record_test(key: str | None, expression: str | None) -> "Callable[[Shown], bool] | None":
+    from headrace.cli.record_filter import FilterError, parse_filter
+    from headrace.cli.record_view import FilterView
+
+    tests: list[Callable[[Shown], bool]] = []
+    if key is not None:
+        data = key.encode()
+        tests.append(lambda record: record.key == data)
+    if expression is not None:
+        try:
+            holds = parse_filter(expression)
+        except FilterError as error:
+            raise click.UsageError(f"--where {error}") from error
+        tests.append(lambda record: holds(FilterView(record)))
+    if not tests:
+        return None
+    return tests[0] if len(tests) == 1 else lambda record: all(test(record) for test in tests)
+
+
+def _plan(
+    reach: "Reach",
+    *,
+    topics: tuple[str, ...],
+    start: str | None,
+    stop: str | None,
+    partitions: tuple[int, ...],
+    follow: bool,
+    limit: int | None,
+    timeout: float | None,
+    group: str | None,
+    uncommitted: bool,
+    wanted: "Callable[[Shown], bool] | None",
+) -> "ReadPlan":
+    from headrace.cli.group_requests import resolved
+    from headrace.cli.moments import parse_moment
+    from headrace.cli.names import chosen_topics
+    from headrace.cli.record_reading import ReadPlan
+
+    now = datetime.now(UTC)
+    first = parse_moment(start or ("end" if follow else "beginning"), now)
+    last = parse_moment(stop, now) if stop is not None else None
+    if follow and stop is not None:
+        raise click.UsageError("--follow has no end; leave out --to")
+    with reach.cluster() as cluster:
+        names = chosen_topics(cluster, topics)
+        if group is not None:
+            if partitions or stop is not None or first.kind not in ("beginning", "end"):
+                raise click.UsageError(
+                    "a group reads from where it is: with --group leave out --partition and --to, and give --from only "
+                    "as beginning or end; `headrace group reset` moves a group"
+                )
+            reset = "latest" if start is not None and first.kind == "end" else "earliest"
+            return ReadPlan(
+                topics=tuple(names),
+                group=group,
+                group_from=reset,
+                follow=follow,
+                limit=limit,
+                quiet_s_max=timeout,
+                uncommitted=uncommitted,
+                wanted=wanted,
+            )
+        places = _places(cluster, names, partitions)
+        starts = resolved(cluster, places, first)
+        ends = None
+        if not follow:
+            ends = resolved(cluster, places, last or parse_moment("end", now))
+        return ReadPlan(
+            topics=tuple(names),
+            starts=starts,
+            ends=ends,
+            follow=follow,
+            limit=limit,
+            quiet_s_max=timeout,
+            uncommitted=uncommitted,
+            wanted=wanted,
+        )
+
+
+def _places(cluster: "Cluster", names: list[str], partitions: tuple[int, ...]) -> "list[Place]":
+    from headrace.cli.kafka.offset_lookup import leaders
+    from headrace.core.errors import OperatorError
+
+    known = sorted(leaders(cluster, names))
+    for number in partitions:
+        for name in names:
+            if (name, number) not in known:
+                count = sum(topic == name for topic, _ in known)
+                raise OperatorError(f"{name} has no partition {number}; it has {count}, counted from 0")
+    return [place for place in known if not partitions or place[1] in partitions]

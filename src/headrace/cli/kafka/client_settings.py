@@ -1,0 +1,186 @@
+"""Java's client settings as librdkafka knows them.
+
+Most have the same name in both. Here are those that do not, those that mean nothing outside a JVM, and the ones
+whose default differs in a way that a user of Kafka's tools would notice. What neither knows is said, not dropped
+in silence.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from headrace.cli.kafka.tool import ToolError
+
+Client = TypeVar("Client")
+
+# Java's name: librdkafka's.
+_RENAMED = {
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.request.size": "message.max.bytes",
+    "sasl.mechanism": "sasl.mechanisms",
+    "compression.gzip.level": "compression.level",
+    "compression.lz4.level": "compression.level",
+    "compression.zstd.level": "compression.level",
+    "group.consumer.assignor": "group.remote.assignor",
+}
+# Of a JVM, or of how the Java client is built inside: nothing here could follow them.
+_JAVA_ONLY = frozenset(
+    {
+        "key.serializer",
+        "value.serializer",
+        "key.deserializer",
+        "value.deserializer",
+        "max.block.ms",
+        "default.api.timeout.ms",
+        "max.poll.records",
+        "exclude.internal.topics",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "auto.include.jmx.reporter",
+        "enable.metrics.push",
+        "interceptor.classes",
+        "security.providers",
+        "send.buffer.bytes",
+        "receive.buffer.bytes",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
+    }
+)
+_ASSIGNORS = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+    "StickyAssignor": "roundrobin",  # librdkafka has no eager sticky one
+}
+_JAAS = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_UNKNOWN = re.compile(r'No such configuration property: "([^"]*)"')
+
+
+def translated(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Settings for librdkafka; what is only Java's is left out."""
+    found: dict[str, Any] = {}
+    for key, value in properties.items():
+        if key == "buffer.memory":
+            found["queue.buffering.max.kbytes"] = max(1, _number(key, value) // 1024)
+        elif key in ("send.buffer.bytes", "receive.buffer.bytes"):
+            found[_RENAMED[key]] = max(0, _number(key, value))  # Java's -1, the system's default, is 0 here
+        elif key == "partition.assignment.strategy":
+            names = [each.strip().rpartition(".")[2] for each in value.split(",")]
+            found[key] = ",".join(_ASSIGNORS.get(name, name) for name in names)
+        elif key == "sasl.jaas.config":
+            found |= jaas_credentials(value)
+        elif key == "ssl.endpoint.identification.algorithm":
+            found[key] = value or "none"
+        elif key == "partitioner.class":
+            found["partitioner"] = _partitioner(value)
+        elif key.startswith(("ssl.truststore.", "ssl.keystore.")):
+            continue
+        elif key not in _JAVA_ONLY:
+            found[_RENAMED.get(key, key)] = value
+    return found | _stores(properties)
+
+
+def jaas_credentials(text: str) -> dict[str, str]:
+    """User and password of a `PlainLoginModule` or `ScramLoginModule` line; other modules are refused."""
+    module = text.split(None, 1)[0] if text.split() else ""
+    if not module.endswith(("PlainLoginModule", "ScramLoginModule")):
+        raise ToolError(
+            f"sasl.jaas.config={module or text!r}: only PlainLoginModule and ScramLoginModule are understood"
+        )
+    held = {name: re.sub(r"\\(.)", r"\1", value) for name, value in _JAAS.findall(text)}
+    if "username" not in held or "password" not in held:
+        raise ToolError('sasl.jaas.config: must hold username="…" and password="…"')
+    return {"sasl.username": held["username"], "sasl.password": held["password"]}
+
+
+def _stores(properties: Mapping[str, str]) -> dict[str, str]:
+    """Certificates and keys: PEM and PKCS12 can be read here, Java's own JKS cannot."""
+    found = {}
+    trust = properties.get("ssl.truststore.location")
+    if trust:
+        _no_jks("ssl.truststore", properties)
+        found["ssl.ca.location"] = trust
+    if "ssl.truststore.certificates" in properties:
+        found["ssl.ca.pem"] = properties["ssl.truststore.certificates"]
+    if "ssl.keystore.certificate.chain" in properties:
+        found["ssl.certificate.pem"] = properties["ssl.keystore.certificate.chain"]
+    if "ssl.keystore.key" in properties:
+        found["ssl.key.pem"] = properties["ssl.keystore.key"]
+    own = properties.get("ssl.keystore.location")
+    if own:
+        _no_jks("ssl.keystore", properties)
+        if properties.get("ssl.keystore.type", "").upper() == "PEM":
+            found["ssl.certificate.location"] = found["ssl.key.location"] = own
+        else:
+            found["ssl.keystore.location"] = own
+            found["ssl.keystore.password"] = properties.get("ssl.keystore.password", "")
+    return found
+
+
+def _no_jks(prefix: str, properties: Mapping[str, str]) -> None:
+    kind = properties.get(f"{prefix}.type", "JKS").upper()
+    if kind not in ("PEM", "PKCS12"):
+        raise ToolError(
+            f"{prefix}.type={kind}: only PEM and PKCS12 can be read; turn it into one with "
+            f"`keytool -importkeystore -deststoretype PKCS12`, and set {prefix}.type"
+        )
+
+
+def _partitioner(value: str) -> str:
+    name = value.rpartition(".")[2]
+    known = {"RoundRobinPartitioner": "random", "DefaultPartitioner": "murmur2_random"}
+    if name not in known:
+        raise ToolError(f"partitioner.class={value}: Java classes cannot be loaded; known are {', '.join(known)}")
+    return known[name]
+
+
+def _number(key: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ToolError(f"{key}={value}: must be a number") from None
+
+
+def make_client(name: str, make: Callable[[dict[str, Any]], Client], settings: dict[str, Any]) -> Client:
+    """Makes a client of librdkafka; settings that it does not know are named on stderr and left out, as Java does."""
+    from confluent_kafka import KafkaException
+
+    settings = dict(settings)
+    while True:
+        try:
+            return make(settings)
+        except KafkaException as error:
+            why = error.args[0].str() if error.args else str(error)
+            unknown = _UNKNOWN.search(why)
+            if unknown is None or unknown[1] not in settings:
+                raise ToolError(f"{name}: {why}") from error
+            print(f"{name}: warning: the setting {unknown[1]} is not known here and has no effect", file=sys.stderr)
+            del settings[unknown[1]]
+        except TypeError as error:
+            raise ToolError(f"{name}: {error}") from error
+
+
+def producer_settings(properties: Mapping[str, str]) -> dict[str, Any]:
+    """What a producer is made with: Java's defaults where librdkafka's would put records elsewhere or twice."""
+    settings: dict[str, Any] = {"partitioner": "murmur2_random", "log_level": 0, **translated(properties)}
+    waits_for_all = str(settings.get("acks", "all")) in ("all", "-1")
+    if waits_for_all and int(settings.get("retries", 1)) > 0 and not {*_SAFE} & {*settings}:
+        settings["enable.idempotence"] = "true"
+    return settings
+
+
+_SAFE = ("enable.idempotence", "max.in.flight", "max.in.flight.requests.per.connection")
+
+
+def consumer_settings(properties: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "isolation.level": "read_uncommitted",
+        "allow.auto.create.topics": "true",
+        "log_level": 0,
+        **translated(properties),
+    }

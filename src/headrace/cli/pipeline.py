@@ -1,0 +1,21 @@
+"""`headrace pipeline`: declared pipelines on Spark. Each command imports what it needs when it runs."""
+
+import click
+
+from headrace.cli.pipeline_check import check
+from headrace.cli.pipeline_run import replay, run
+from headrace.cli.pipeline_status import status, stop
+from headrace.cli.pipeline_versions import compare, cutover, discard, rollback
+
+
+@click.group()
+def pipeline() -> None:
+    """Pipelines: from topics to Delta tables and topics, exactly once.
+
+    A pipeline is a Python file of functions from DataFrame to DataFrame. Where a command takes PIPELINE, its name or
+    its file will do; with only one pipeline in the directory of tables, neither is needed.
+    """
+
+
+for command in (check, run, status, stop, replay, compare, cutover, rollback, discard):
+    pipeline.add_command(command)

@@ -1,0 +1,132 @@
+"""`headrace pipeline run` and `replay`: a version of a pipeline in the foreground, with a live view."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.pipelining import run_options, settings_of
+from headrace.cli.tabling import one_line_errors
+
+if TYPE_CHECKING:
+    from headrace.streaming.launching import Launch
+    from headrace.streaming.progress import RunProgress
+    from headrace.streaming.run_settings import RunSettings
+    from headrace.streaming.runner import Runner
+
+FAILED = 1
+
+
+@click.command(short_help="Run it; Ctrl-C stops it.")
+@click.argument("file")
+@click.option("--once", is_flag=True, help="Process what is there, then end.")
+@click.option("--accept-change", is_flag=True, help="Run changed code on the tables and the state that are there.")
+@run_options
+def run(
+    file: str,
+    once: bool,
+    accept_change: bool,
+    tables_dir: str,
+    bootstrap: str,
+    master: str,
+    confs: tuple[str, ...],
+    debug: bool,
+) -> None:
+    """Runs the live version of a pipeline until Ctrl-C. FILE is its file; the name of a pipeline runs the code that
+    its live version keeps, as after a rollback. Ends with 1 when a node failed."""
+    with one_line_errors(debug):
+        from headrace.streaming.launching import launch_live
+
+        settings = settings_of(tables_dir, bootstrap, master, confs, once=once)
+        launch = launch_live(file, tables_dir, accept_change=accept_change)
+        _run(launch, settings, replay=False)
+
+
+@click.command(short_help="Build the next version from the log, beside the live one.")
+@click.argument("file")
+@click.option(
+    "--from",
+    "start",
+    metavar="PLACE",
+    default=None,
+    help="earliest, a time such as 2026-01-31T10:00, or offsets such as orders:0=100.  [default: earliest]",
+)
+@click.option("--once", is_flag=True, help="Process what is there, then end.")
+@run_options
+def replay(
+    file: str,
+    start: str | None,
+    once: bool,
+    tables_dir: str,
+    bootstrap: str,
+    master: str,
+    confs: tuple[str, ...],
+    debug: bool,
+) -> None:
+    """Builds the next version of a pipeline's tables from the log, with the code of FILE, while the live version goes
+    on. It shows how far it is, and goes on streaming when it has caught up. A replay of the same code that was
+    interrupted goes on where it was."""
+    with one_line_errors(debug):
+        from headrace.streaming.launching import launch_next
+
+        launch, starting = launch_next(file, tables_dir, start)
+        settings = settings_of(tables_dir, bootstrap, master, confs, once=once, starting=starting)
+        _run(launch, settings, replay=True)
+
+
+def _run(launch: "Launch", settings: "RunSettings", *, replay: bool) -> None:
+    from headrace.cli.pipeline_view import view_of
+    from headrace.streaming.operation import run_version
+
+    stopper = _Stopper()
+    with _signals(stopper), view_of(sys.stdout, replay=replay) as view:
+        view.say(f"{launch.graph.pipeline} version {launch.version}: starting Spark ({settings.spark.master})")
+        progress = run_version(
+            launch, settings, replay=replay, on_runner=stopper.take, on_progress=view.show, say=view.say
+        )
+    _end(launch, progress, replay=replay)
+
+
+def _end(launch: "Launch", progress: "RunProgress", *, replay: bool) -> None:
+    name = launch.graph.pipeline
+    for node in progress.nodes.values():
+        if node.status == "failed":
+            click.echo(f"headrace: {node.name}: {node.message}", err=True)
+    if progress.status == "failed":
+        if progress.spark_log is not None:
+            click.echo(f"headrace: Spark's own log: {progress.spark_log}", err=True)
+        sys.exit(FAILED)
+    if progress.message:
+        click.echo(f"{name} version {launch.version}: {progress.message}; this run ended")
+    else:
+        click.echo(f"{name} version {launch.version}: {progress.status}")
+    if replay and progress.status == "finished":
+        click.echo(f"next: headrace pipeline compare {name}   then: headrace pipeline cutover {name}")
+
+
+class _Stopper:
+    """Turns the first signal into a clean stop, also when it comes before there is anything to stop."""
+
+    def __init__(self) -> None:
+        self._runner: Runner | None = None
+
+    def take(self, runner: "Runner") -> None:
+        self._runner = runner
+
+    def stop(self, number: int, frame: object) -> None:
+        if self._runner is None:
+            raise KeyboardInterrupt
+        self._runner.stop()
+
+
+@contextmanager
+def _signals(stopper: _Stopper) -> Iterator[None]:
+    before = {number: signal.signal(number, stopper.stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

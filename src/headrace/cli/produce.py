@@ -1,0 +1,186 @@
+"""`headrace produce`: sends lines, JSON lines, records or files to a topic, and says how many are acknowledged."""
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.names import complete_topic
+from headrace.cli.reaching import broker_options
+from headrace.cli.tabling import bytes_text, print_json
+
+if TYPE_CHECKING:
+    from headrace.cli.reaching import Reach
+    from headrace.cli.sending import Account, Sending
+
+FORMATS = ("lines", "json", "records", "file")
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@click.command(short_help="Send lines, JSON or files to a topic.")
+@click.argument("topic", shell_complete=complete_topic)
+@click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(allow_dash=True))
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(FORMATS),
+    default="lines",
+    show_default=True,
+    help="lines: each line is a value. json: each line must be JSON, and is a value. records: each line is a record as "
+    "`consume --json` prints it. file: each file is one value.",
+)
+@click.option("--key", "-k", metavar="TEXT", help="The key of every record.")
+@click.option("--key-separator", metavar="TEXT", help="With lines: the key stands before it, the value after it.")
+@click.option("--key-field", metavar="PATH", help="With json: the field that is the key, such as customer.id.")
+@click.option(
+    "--header",
+    "-H",
+    "headers",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A header of every record; may be given many times.",
+)
+@click.option("--partition", "-p", type=click.IntRange(0), metavar="N", help="Into this one.  [default: by key]")
+@click.option("--empty-is-null", is_flag=True, help="An empty value is none: in a compacted topic it deletes the key.")
+@click.option("--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True)
+@click.option("--acks", type=click.Choice(("all", "1", "0")), default="all", show_default=True)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0.1),
+    default=30.0,
+    show_default=True,
+    metavar="S",
+    help="How long a record may wait for its acknowledgement.",
+)
+@click.option("--create", is_flag=True, help="Make the topic if it does not exist.")
+@broker_options
+def produce(
+    topic: str,
+    files: tuple[str, ...],
+    kind: str,
+    key: str | None,
+    key_separator: str | None,
+    key_field: str | None,
+    headers: tuple[str, ...],
+    partition: int | None,
+    empty_is_null: bool,
+    compression: str,
+    acks: str,
+    timeout: float,
+    create: bool,
+    reach: "Reach",
+    as_json: bool,
+) -> None:
+    """Send records to a topic: from files, or from standard input.
+
+    It ends well only when every record is acknowledged; otherwise it names the first line that is not.
+
+    \b
+    Examples:
+      echo hello | headrace produce greetings --create
+      headrace produce orders orders.jsonl --format json --key-field customer.id
+      headrace produce users --key-separator : -H source=shell < users.txt
+      headrace consume orders --json | headrace produce orders-again --format records
+    """
+    from headrace.cli.produce_input import InputFormat, records, total_bytes
+
+    if key_separator is not None and (kind != "lines" or key is not None or not key_separator):
+        raise click.UsageError("--key-separator is for --format lines, without --key, and must not be empty")
+    if key_field is not None and kind != "json":
+        raise click.UsageError("--key-field is for --format json")
+    form = InputFormat(
+        kind=kind,
+        key=None if key is None else key.encode(),
+        key_separator=None if key_separator is None else key_separator.encode(),
+        key_field=tuple(key_field.split(".")) if key_field else (),
+        headers=_headers(headers),
+        partition=-1 if partition is None else partition,
+        empty_is_null=empty_is_null,
+    )
+    _check_topic(reach, topic, partition, create)
+    from headrace.cli.progress import Progress
+    from headrace.cli.sending import Sending
+
+    interactive = sys.stdin.isatty() and (not files or "-" in files)
+    if interactive:
+        click.echo("type one record a line; Ctrl-D ends", err=True)
+    began = time.monotonic()
+    total = total_bytes(files)
+    settings = {"acks": acks, "compression.type": compression}
+    with (
+        Sending(reach, topic, settings, wait_s=timeout) as sending,
+        Progress(total, shown=False if interactive else None) as progress,
+    ):
+        read = 0
+        try:
+            for record in records(form, files):
+                sending.send(record)
+                read += len(record.value or b"") + 1
+                if progress.is_due:
+                    progress.update(read, _progress_text(sending, began))
+            sending.finish(lambda: progress.update(read, _progress_text(sending, began)))
+        except KeyboardInterrupt:
+            sending.part()
+            progress.clear()
+            click.echo(f"headrace: stopped; {sending.account.acknowledged:,} records are acknowledged", err=True)
+            sys.exit(130)
+    _report(topic, sending.account, time.monotonic() - began, as_json)
+
+
+def _headers(texts: tuple[str, ...]) -> tuple[tuple[str, bytes | None], ...]:
+    found: list[tuple[str, bytes | None]] = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--header {text!r}: write NAME=VALUE")
+        found.append((name, value.encode()))
+    return tuple(found)
+
+
+def _check_topic(reach: "Reach", topic: str, partition: int | None, create: bool) -> None:
+    from headrace.cli.kafka.offset_lookup import leaders
+    from headrace.cli.kafka.topic_facts import topic_names
+    from headrace.cli.names import missing_name
+    from headrace.cli.topic_requests import create_topic
+    from headrace.core.errors import OperatorError
+
+    with reach.cluster() as cluster:
+        known = topic_names(cluster)
+        if topic not in known:
+            if not create:
+                raise missing_name("topic", topic, known, "add --create to make it", " Or add --create to make it")
+            create_topic(cluster, topic)
+        if partition is not None:
+            count = len(leaders(cluster, [topic]))
+            if partition >= count:
+                raise OperatorError(f"{topic} has no partition {partition}; it has {count}, counted from 0")
+
+
+def _progress_text(sending: "Sending", began: float) -> str:
+    account = sending.account
+    seconds = max(1e-3, time.monotonic() - began)
+    return f"{account.acknowledged:,} records  {bytes_text(int(account.bytes / seconds))}/s"
+
+
+def _report(topic: str, account: "Account", seconds: float, as_json: bool) -> None:
+    if as_json:
+        places = {
+            str(partition): {"records": count, "first": first, "last": last}
+            for partition, (count, first, last) in sorted(account.partitions.items())
+        }
+        print_json(
+            {
+                "topic": topic,
+                "records": account.acknowledged,
+                "bytes": account.bytes,
+                "seconds": round(seconds, 3),
+                "partitions": places,
+            }
+        )
+        return
+    count = account.acknowledged
+    click.echo(
+        f"{topic}: {count:,} record{'' if count == 1 else 's'}, {bytes_text(account.bytes)} in {seconds:.1f} s",
+        err=True,
+    )

@@ -1,0 +1,120 @@
+"""What the `headrace table` commands have in common: options, one-line errors, JSON, questions."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from headrace.tables.resolving import Place, Resolver
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+tables_option = click.option(
+    "--tables",
+    "tables_dir",
+    metavar="DIR",
+    envvar="HEADRACE_TABLES",
+    default="./headrace-tables",
+    show_default=True,
+    help="The directory of tables; also $HEADRACE_TABLES.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+at_option = click.option(
+    "--at", metavar="TIME", help="As of a time: 2026-10-05T12:00:00Z, '2026-10-05 12:00' (UTC) or '10 minutes ago'."
+)
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+debug_option = click.option("--debug", is_flag=True, envvar="HEADRACE_DEBUG", help="Show tracebacks.")
+
+
+def common_options(command: _Command) -> _Command:
+    """--tables, --json and --debug."""
+    for option in (debug_option, json_option, tables_option):
+        command = option(command)
+    return command
+
+
+@contextmanager
+def one_line_errors(debug: bool) -> Iterator[None]:
+    """Whatever goes wrong is one line on stderr and exit code 1."""
+    from headrace.core.errors import HeadraceError
+
+    try:
+        yield
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except BrokenPipeError:
+        # Whoever read the output has seen enough; Python must not complain about that when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except KeyboardInterrupt:
+        click.echo("headrace: stopped", err=True)
+        sys.exit(130)
+    except Exception as error:
+        if debug:
+            raise
+        if isinstance(error, HeadraceError):
+            click.echo(f"headrace: {error}", err=True)
+        elif isinstance(error, OSError):
+            click.echo(f"headrace: {error.filename or 'disk'}: {(error.strerror or str(error)).lower()}", err=True)
+        else:
+            what = f"{type(error).__name__}: {error}"
+            click.echo(f"headrace: unexpected {what}; run it with --debug to see where, and report it", err=True)
+        sys.exit(1)
+
+
+def time_given(at: str | None) -> datetime | None:
+    from headrace.tables.times import parse_time
+
+    return None if at is None else parse_time(at, datetime.now(UTC))
+
+
+def resolver_for(tables_dir: str, at: datetime | None = None) -> "Resolver":
+    """Says on stderr what the catalogs found odd."""
+    from headrace.tables.catalog import pipelines
+    from headrace.tables.resolving import Resolver
+
+    resolver = Resolver(tables_dir, at)
+    for pipeline in pipelines(tables_dir):
+        for warning in resolver.catalog(pipeline).warnings:
+            click.echo(f"headrace: warning: {warning}", err=True)
+    return resolver
+
+
+def whose(place: "Place") -> str:
+    """`shop v2`, or `-` for a table that no pipeline made."""
+    return f"{place.pipeline} v{place.version}" if place.pipeline else "-"
+
+
+def ask(question: str, yes: bool) -> None:
+    """A question before anything is removed."""
+    if yes:
+        return
+    try:
+        answer = click.confirm(question, err=True)
+    except click.Abort:
+        click.echo(err=True)
+        if sys.stdin.isatty():
+            raise
+        raise click.UsageError("nobody is there to answer; add --yes") from None
+    if not answer:
+        click.echo("nothing was changed", err=True)
+        raise click.exceptions.Exit(1)
+
+
+def print_json(content: object) -> None:
+    click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+
+
+def bytes_text(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

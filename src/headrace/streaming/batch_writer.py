@@ -1,0 +1,148 @@
+"""What happens to one batch of one node, in order: write it, count it, quarantine what was bad, keep the counts.
+
+Spark calls a `BatchWriter` for each batch, on a thread of the query's own, and calls it again for a batch whose end it
+did not see. Each step knows by its own transaction id whether it was done, so that the whole can be repeated from any
+point. One pass over the batch is all that happens while nothing is bad.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.core.errors import InvariantError
+from headrace.streaming import expectations, quarantine
+from headrace.streaming.batch_offsets import batch_ranges
+from headrace.streaming.declarations import Node, Topic
+from headrace.streaming.delta_writes import Stamp
+from headrace.streaming.expectations import Ledger, counts_of
+from headrace.streaming.parsing import Parser
+from headrace.streaming.sources import UNPARSED
+from headrace.tables.provenance import Source, TopicSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+START_S_MAX = 120.0
+
+
+class Sink(Protocol):
+    """Where a batch goes."""
+
+    def done(self, spark: "SparkSession", stamp: Stamp) -> bool:
+        """Whether this batch is there already, as far as one look can tell."""
+
+    def write(self, frame: "DataFrame", stamp: Stamp) -> None:
+        """Exactly once, however often it is called for a batch; it runs over the frame once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a writer knows of its node's place."""
+
+    node: Node
+    pipeline: str
+    version: int
+    checkpoint: str
+    quarantine_dir: str
+    tables: Mapping[str, str]  # names of the tables it reads, by Delta id
+    observed: Mapping[str, Topic]
+    transactional: bool = True
+
+
+class BatchWriter:
+    def __init__(
+        self,
+        facts: Facts,
+        sink: Sink,
+        *,
+        ledger: Ledger,
+        read_again: "Callable[[SparkSession, Topic, TopicSource], DataFrame]",
+        parser: Callable[[Topic], Parser],
+    ) -> None:
+        self._facts = facts
+        self._sink = sink
+        self._read_again = read_again
+        self._parser = parser
+        self._ledger = ledger
+        self._query: StreamingQuery | None = None
+        self._started = threading.Event()
+        self._first = True
+        self.failure: BaseException | None = None
+        self.batch: int | None = None
+        self.ranges: tuple[Source, ...] = ()
+        # Spark counts a record each time that a batch is passed over; this counts it once.
+        self.records_read: int | None = 0 if facts.observed else None
+
+    def started(self, query: "StreamingQuery") -> None:
+        """Batches wait for this: only the query knows what was counted."""
+        self._query = query
+        self._started.set()
+
+    def __call__(self, frame: "DataFrame", batch: int) -> None:
+        try:
+            if not self._started.wait(START_S_MAX):
+                raise InvariantError(f"{self._facts.node.name}: a batch came before its query was known")
+            self._batch(frame, batch)
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def _batch(self, frame: "DataFrame", batch: int) -> None:
+        facts = self._facts
+        self.batch = batch
+        self.ranges = batch_ranges(facts.checkpoint, batch, facts.tables)
+        stamp = Stamp(
+            pipeline=facts.pipeline,
+            version=facts.version,
+            node=facts.node.name,
+            batch=batch,
+            sources=self.ranges,
+            transactional=facts.transactional,
+        )
+        # Only the first batch after a start can be one that was written before.
+        if self._first and facts.transactional and self._sink.done(frame.sparkSession, stamp):
+            # Run all the same: state must be committed, and what is bad must be known.
+            frame.write.format("noop").mode("overwrite").save()
+        else:
+            self._sink.write(frame, stamp)
+        self._first = False
+        metrics = self._metrics()
+        unparsed = self._quarantine_unparsed(frame.sparkSession, metrics, stamp)
+        counts = counts_of(batch, metrics, facts.node.expectations, unparsed)
+        if counts.quarantined:
+            rows, reason = expectations.quarantined(frame, facts.node.expectations)
+            quarantine.create(frame.sparkSession, facts.quarantine_dir)
+            quarantine.write_rows(rows, reason, facts.quarantine_dir, stamp.as_part("quarantine"))
+        if self.records_read is not None:
+            self.records_read += sum(metrics.get(UNPARSED + name, {}).get("rows", 0) for name in facts.observed)
+        self._ledger.add(counts, facts.node.expectations)
+
+    def _quarantine_unparsed(
+        self, spark: "SparkSession", metrics: Mapping[str, Mapping[str, int]], stamp: Stamp
+    ) -> int:
+        total = 0
+        for name, topic in self._facts.observed.items():
+            bad = metrics.get(UNPARSED + name, {}).get("bad", 0)
+            if not bad:
+                continue
+            total += bad
+            for each in self.ranges:
+                if isinstance(each, TopicSource) and each.topic == topic.topic:
+                    path = self._facts.quarantine_dir
+                    quarantine.create(spark, path)
+                    raw = self._read_again(spark, topic, each)
+                    quarantine.write_unparsed(raw, self._parser(topic), path, stamp.as_part(f"unparsed/{name}"))
+        return total
+
+    def _metrics(self) -> dict[str, dict[str, int]]:
+        """What the plan of this batch counted, as far as it ran."""
+        query: Any = self._query
+        found = query._jsq.streamingQuery().lastExecution().observedMetrics().iterator()
+        metrics = {}
+        while found.hasNext():
+            entry = found.next()
+            metrics[str(entry._1())] = {key: int(value or 0) for key, value in json.loads(entry._2().json()).items()}
+        return metrics

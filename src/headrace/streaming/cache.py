@@ -1,0 +1,44 @@
+"""Where what was fetched or made once is kept: jars, the `java` wrapper, Spark's log files.
+
+`$HEADRACE_CACHE`, or `headrace` under `$XDG_CACHE_HOME` or `~/.cache`. Everything in it can be deleted at any time.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from headrace.core.errors import OperatorError
+
+
+def cache_directory(environ: Mapping[str, str] = os.environ) -> str:
+    if own := environ.get("HEADRACE_CACHE"):
+        return os.path.abspath(os.path.expanduser(own))
+    home = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(os.path.abspath(home), "headrace")
+
+
+def made(directory: str) -> str:
+    """The directory, which exists then."""
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise OperatorError(
+            f"{directory}: cannot be made: {reason}; set HEADRACE_CACHE to a writable directory"
+        ) from error
+    return directory
+
+
+@contextmanager
+def replacing(path: str) -> Iterator[str]:
+    """A temporary name beside `path`, which takes its place when the block ends well: never a torn file."""
+    descriptor, temporary = tempfile.mkstemp(prefix=".", suffix=".part", dir=os.path.dirname(path))
+    os.close(descriptor)
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise

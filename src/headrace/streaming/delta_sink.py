@@ -1,0 +1,72 @@
+"""A node's table as the place where its batches go: appended, merged by key, rewritten, or written by the user."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.streaming.assembling import call_user, stored
+from headrace.streaming.declarations import BATCH_ARGUMENT, Node, TableOutput
+from headrace.streaming.delta_writes import Stamp, append, last_batch, merge, overwrite, stamped
+from headrace.streaming.expectations import kept
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class DeltaSink:
+    def __init__(self, node: Node, output: TableOutput, path: str) -> None:
+        self._node = node
+        self._output = output
+        self._path = path
+
+    def done(self, spark: "SparkSession", stamp: Stamp) -> bool:
+        last = last_batch(spark, self._path, stamp.app_id)
+        return last is not None and last >= stamp.batch
+
+    def write(self, frame: "DataFrame", stamp: Stamp) -> None:
+        output, rows = self._output, kept(frame, self._node.expectations)
+        if output.key:
+            merge(rows, self._path, stamp, output, stored(frame).columns)
+        elif output.mode == "complete":
+            overwrite(stored(rows), self._path, stamp, evolve=output.evolve)
+        elif output.replace_where is not None and stamp.batch == 0:
+            overwrite(stored(rows), self._path, stamp, replace_where=output.replace_where)
+        else:
+            append(stored(rows), self._path, stamp, evolve=output.evolve)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What a for_each_batch function gets as its argument `batch`."""
+
+    id: int
+    path: Callable[[str], str]
+    """The path of a table in this version's directory, for a table that the function itself writes."""
+
+
+class UserSink:
+    """The user's function writes; its Delta writes carry the batch's transaction."""
+
+    def __init__(self, node: Node, file: str, statics: "dict[str, DataFrame]", path_of: Callable[[str], str]) -> None:
+        self._node = node
+        self._file = file
+        self._statics = statics
+        self._path_of = path_of
+
+    def done(self, spark: "SparkSession", stamp: Stamp) -> bool:
+        return False  # which tables it writes, only the function knows: each of them refuses for itself
+
+    def write(self, frame: "DataFrame", stamp: Stamp) -> None:
+        node = self._node
+        # Kept, so that a function with several writes reads the log once, and rows are counted once.
+        rows = kept(frame, node.expectations).persist()
+        arguments = {node.inputs[0]: rows, **self._statics}
+        if node.takes_batch:
+            arguments[BATCH_ARGUMENT] = Batch(id=stamp.batch, path=self._path_of)  # type: ignore[assignment]
+        try:
+            with stamped(rows.sparkSession, stamp):
+                call_user(node, self._file, lambda: node.function(**arguments))
+            # A function that wrote nothing, or whose writes were all there, has not run the batch.
+            rows.write.format("noop").mode("overwrite").save()
+        finally:
+            rows.unpersist()

@@ -1,0 +1,217 @@
+"""The graph of a pipeline: which node reads what, in an order in which each comes after what it reads.
+
+Pure: it neither imports Spark nor touches the disk. Whatever is wrong with the names is found here, with its line.
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from headrace.core.errors import OperatorError
+from headrace.streaming.declarations import (
+    BatchOutput,
+    Node,
+    PipelineError,
+    Source,
+    Static,
+    TableOutput,
+    TableStream,
+    Topic,
+    TopicOutput,
+    ViewOutput,
+)
+from headrace.streaming.loading import Loaded
+from headrace.tables.layout import check_pipeline_name, check_table_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """An argument of a function: a source, a node of this pipeline, or a node read as a source says."""
+
+    argument: str
+    source: Source | None
+    node: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """`nodes` are in topological order, views among them; `edges` are those of each node, as its arguments stand."""
+
+    pipeline: str
+    file: str
+    nodes: Mapping[str, Node]
+    edges: Mapping[str, tuple[Edge, ...]]
+
+    @property
+    def queries(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes.values() if node.is_query)
+
+    @property
+    def tables(self) -> tuple[Node, ...]:
+        """The nodes that own a table."""
+        return tuple(n for n in self.queries if isinstance(n.output, TableOutput) and n.output.into is None)
+
+    def inlined_edges(self, name: str) -> Iterator[Edge]:
+        """The edges of a node, with views replaced by what they read."""
+        for edge in self.edges[name]:
+            if edge.node is not None and isinstance(self.nodes[edge.node].output, ViewOutput):
+                yield from self.inlined_edges(edge.node)
+            else:
+                yield edge
+
+    def topics(self, name: str) -> tuple[Topic, ...]:
+        return tuple(dict.fromkeys(e.source for e in self.inlined_edges(name) if isinstance(e.source, Topic)))
+
+    def upstream(self, name: str) -> tuple[str, ...]:
+        """The nodes whose tables this one reads."""
+        return tuple(dict.fromkeys(edge.node for edge in self.inlined_edges(name) if edge.node is not None))
+
+    def reads_changes_of(self, table: str) -> bool:
+        """Whether some node reads this table's change feed."""
+        output = self.nodes[table].output
+        for node in self.queries:
+            for edge in self.inlined_edges(node.name):
+                if edge.node != table or isinstance(edge.source, Static):
+                    continue
+                if isinstance(edge.source, TableStream):
+                    if edge.source.change_feed:
+                        return True
+                elif isinstance(output, TableOutput) and not output.appended:
+                    return True
+        return False
+
+
+def make_graph(loaded: Loaded) -> Graph:
+    try:
+        check_pipeline_name(loaded.pipeline)
+    except OperatorError as error:
+        raise PipelineError(None, f"{loaded.file}: {error}; or name it with hr.pipeline(...)") from error
+    if not any(node.is_query for node in loaded.nodes):
+        raise OperatorError(
+            f"{loaded.file}: writes no table and no topic; decorate a function with @hr.table or @hr.to_topic"
+        )
+    nodes = _by_name(loaded)
+    edges = {node.name: tuple(_edge(node, argument, nodes, loaded.sources) for argument in node.inputs)
+             for node in nodes.values()}  # fmt: skip
+    order = _topological(nodes, edges)
+    for node in nodes.values():
+        _check_node(node, nodes, edges[node.name])
+    return Graph(
+        pipeline=loaded.pipeline,
+        file=loaded.file,
+        nodes={name: nodes[name] for name in order},
+        edges={name: edges[name] for name in order},
+    )
+
+
+def _by_name(loaded: Loaded) -> dict[str, Node]:
+    nodes: dict[str, Node] = {}
+    for node in loaded.nodes:
+        if node.name in nodes:
+            raise PipelineError(
+                node.place, f"{node.name}: declared already at {nodes[node.name].place}; give one of them another name"
+            )
+        source = loaded.sources.get(node.name)
+        if source is not None:
+            raise PipelineError(
+                node.place, f"{node.name}: has the name of the source at {source.place}; give one of them another name"
+            )
+        try:
+            check_table_name(node.name)
+        except OperatorError as error:
+            raise PipelineError(node.place, str(error)) from error
+        nodes[node.name] = node
+    return nodes
+
+
+def _edge(node: Node, argument: str, nodes: Mapping[str, Node], sources: Mapping[str, Source]) -> Edge:
+    source = node.defaults.get(argument) or (sources.get(argument) if argument not in nodes else None)
+    if source is not None:
+        of_own = isinstance(source, TableStream | Static) and source.table in nodes
+        table = source.table if of_own and not isinstance(source, Topic) else None
+        if table is not None:
+            _check_readable(node, table, nodes, stored=True)
+        return Edge(argument=argument, source=source, node=table)
+    if argument in nodes:
+        _check_readable(node, argument, nodes, stored=False)
+        return Edge(argument=argument, source=None, node=argument)
+    raise PipelineError(node.place, f"{node.name}: reads {argument!r}, {_unknown(argument, [*nodes, *sources])}")
+
+
+def _check_readable(node: Node, name: str, nodes: Mapping[str, Node], *, stored: bool) -> None:
+    output = nodes[name].output
+    if isinstance(output, TopicOutput):
+        raise PipelineError(
+            node.place, f"{node.name}: {name} writes a topic; read it with hr.topic({output.topic!r}, ...)"
+        )
+    if isinstance(output, BatchOutput):
+        raise PipelineError(node.place, f"{node.name}: {name} writes its batches itself; read them by their path")
+    if isinstance(output, TableOutput) and output.into is not None:
+        raise PipelineError(node.place, f"{node.name}: {name} writes into {output.into}; read {output.into}")
+    if stored and isinstance(output, ViewOutput):
+        raise PipelineError(node.place, f"{node.name}: {name} is a view, which is not stored; read it by its name")
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"which is neither a function nor a source of this file{hint}"
+
+
+def _topological(nodes: Mapping[str, Node], edges: Mapping[str, tuple[Edge, ...]]) -> list[str]:
+    """Depth first, without recursion being the user's limit; a way back to a node under way is a cycle."""
+    order: list[str] = []
+    done: set[str] = set()
+    for root in nodes:
+        path: list[str] = []
+        work = [(root, False)]
+        while work:
+            name, left = work.pop()
+            if left:
+                path.pop()
+                done.add(name)
+                order.append(name)
+                continue
+            if name in done:
+                continue
+            if name in path:
+                cycle = " -> ".join([*path[path.index(name) :], name])
+                raise PipelineError(
+                    nodes[name].place, f"{name}: reads itself by way of {cycle}; break the circle, say with a topic"
+                )
+            path.append(name)
+            work.append((name, True))
+            work.extend((edge.node, False) for edge in reversed(edges[name]) if edge.node is not None)
+    return order
+
+
+def _check_node(node: Node, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) -> None:
+    seen = set()
+    for expectation in node.expectations:
+        if expectation.name in seen:
+            raise PipelineError(node.place, f"{node.name}: two expectations are named {expectation.name!r}; rename one")
+        seen.add(expectation.name)
+    if all(isinstance(edge.source, Static) for edge in edges):
+        raise PipelineError(
+            node.place,
+            f"{node.name}: reads only static tables, so it never begins; read one with hr.stream",
+        )
+    output = node.output
+    if isinstance(output, TableOutput) and output.into is not None:
+        _check_into(node, output.into, nodes)
+    if isinstance(output, TopicOutput):
+        for edge in edges:
+            if isinstance(edge.source, Topic) and edge.source.topic == output.topic:
+                raise PipelineError(
+                    node.place, f"{node.name}: reads and writes the topic {output.topic!r}, and would never end"
+                )
+    if isinstance(output, BatchOutput) and isinstance(edges[0].source, Static):
+        raise PipelineError(node.place, f"{node.name}: its first argument must be a stream, not a static table")
+
+
+def _check_into(node: Node, table: str, nodes: Mapping[str, Node]) -> None:
+    target = nodes.get(table)
+    if target is None:
+        raise PipelineError(node.place, f"{node.name}: into={table!r}, {_unknown(table, nodes)}")
+    if not isinstance(target.output, TableOutput) or target.output.into is not None or not target.output.appended:
+        raise PipelineError(node.place, f"{node.name}: into={table!r} is not a table of appended rows")

@@ -1,0 +1,136 @@
+"""From a file to a version that may run: which version it is, whether its code fits, and that nobody else runs it.
+
+A version is run by one process at a time; the lock is the kernel's, so that it goes with the process, however it ends.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from headrace.core.errors import OperatorError
+from headrace.streaming.graph import Graph, make_graph
+from headrace.streaming.loading import Loaded, load, read_code, same_code
+from headrace.streaming.progress import read_progress
+from headrace.streaming.starting import Starting, starting
+from headrace.tables.catalog import Catalog, pipelines
+
+LOCK_NAME = "run.lock"
+NOTE_PREFIX = "from "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A version of a pipeline, ready to be run."""
+
+    loaded: Loaded
+    graph: Graph
+    catalog: Catalog
+    version: int
+
+    @property
+    def live(self) -> bool:
+        live = self.catalog.live
+        return live is not None and live.number == self.version
+
+
+def open_pipeline(path: str) -> tuple[Loaded, Graph]:
+    loaded = load(path)
+    return loaded, make_graph(loaded)
+
+
+def launch_live(path: str, tables_dir: str, *, accept_change: bool = False) -> Launch:
+    """The live version, by its file, or by the pipeline's name for the code that the version itself keeps."""
+    if not os.path.exists(path) and path in pipelines(tables_dir):
+        return _launch_saved(path, tables_dir)
+    loaded, graph = open_pipeline(path)
+    catalog = Catalog.open(tables_dir, graph.pipeline)
+    tables = table_names(graph)
+    live = catalog.live
+    if live is None:
+        version = catalog.create_first(loaded.code, tables).number
+        return Launch(loaded=loaded, graph=graph, catalog=catalog, version=version)
+    kept = read_code(catalog.layout.code_file(live.number))
+    if not same_code(kept, loaded.code):
+        if not accept_change:
+            raise OperatorError(
+                f"{path}: its code is not that of version {live.number}, which is live; "
+                f"build the next version with: headrace pipeline replay {path}   "
+                f"(or run it with --accept-change to go on with the tables and the state that are there)"
+            )
+        catalog.declare(live.number, tables=tables, code=loaded.code)
+    return Launch(loaded=loaded, graph=graph, catalog=catalog, version=live.number)
+
+
+def launch_next(path: str, tables_dir: str, start: str | None) -> tuple[Launch, Starting]:
+    """The next version, or the one that a replay of the same code began and did not end; and where it begins."""
+    starting(start or "earliest")  # a place that is none is said before anything is made
+    loaded, graph = open_pipeline(path)
+    catalog = Catalog.open(tables_dir, graph.pipeline)
+    if catalog.live is None:
+        raise OperatorError(
+            f"{graph.pipeline}: nothing is live yet, so there is nothing to replay; "
+            f"run it first: headrace pipeline run {path}"
+        )
+    for version in reversed(catalog.versions):
+        if version.state == "building" and same_code(read_code(catalog.layout.code_file(version.number)), loaded.code):
+            begun = version.note.removeprefix(NOTE_PREFIX) or "earliest"
+            if start is not None and start != begun:
+                raise OperatorError(
+                    f"{graph.pipeline}: version {version.number} is a replay of this code from {begun}; "
+                    f"go on without --from, or discard it first: headrace pipeline discard {graph.pipeline}"
+                )
+            return Launch(loaded=loaded, graph=graph, catalog=catalog, version=version.number), starting(begun)
+    begun = start or "earliest"
+    made = catalog.begin_version(loaded.code, table_names(graph), note=NOTE_PREFIX + begun)
+    return Launch(loaded=loaded, graph=graph, catalog=catalog, version=made.number), starting(begun)
+
+
+def _launch_saved(name: str, tables_dir: str) -> Launch:
+    catalog = Catalog.open(tables_dir, name)
+    live = catalog.live
+    if live is None:
+        raise OperatorError(f"{name}: no version is live; run its file")
+    loaded = load(catalog.layout.code_file(live.number), pipeline=name)
+    return Launch(loaded=loaded, graph=make_graph(loaded), catalog=catalog, version=live.number)
+
+
+def table_names(graph: Graph) -> list[str]:
+    return [node.name for node in graph.tables]
+
+
+@contextmanager
+def exclusive(catalog: Catalog, version: int) -> Iterator[None]:
+    """Only one process runs a version; whoever comes second is told who was first."""
+    path = os.path.join(catalog.layout.version_dir(version), LOCK_NAME)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress = read_progress(catalog.layout.run_file(version))
+            who = f" by process {progress.pid}" if progress is not None else ""
+            raise OperatorError(
+                f"{catalog.pipeline}: version {version} is run already{who}; "
+                f"stop that one with: headrace pipeline stop {catalog.pipeline}"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_running(catalog: Catalog, version: int) -> bool:
+    """Whether some process holds the version's lock."""
+    path = os.path.join(catalog.layout.version_dir(version), LOCK_NAME)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

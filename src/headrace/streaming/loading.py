@@ -1,0 +1,145 @@
+"""Imports a pipeline's file and returns what it declares.
+
+The file is the user's code: whatever it raises becomes one line with file and line. Its directory is on the path
+while it lives, so that it can import what lies beside it.
+"""
+
+import ast
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+
+from headrace.core.errors import OperatorError
+from headrace.streaming.declarations import (
+    Declared,
+    Node,
+    PipelineError,
+    Place,
+    Source,
+    Static,
+    TableStream,
+    collecting,
+)
+from headrace.streaming.declare import DECLARED
+
+FILE_BYTES_MAX = 4 << 20
+_MODULE_PREFIX = "headrace_pipeline_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A pipeline's file, run. `sources` has each source under every name by which an argument can mean it."""
+
+    pipeline: str
+    file: str
+    code: str
+    sources: Mapping[str, Source]
+    nodes: tuple[Node, ...]
+    modules: tuple[ModuleType, ...]
+
+
+def load(path: str, *, pipeline: str | None = None) -> Loaded:
+    """`pipeline` is the name to give it when neither the file says one nor its own name is one."""
+    file = os.path.abspath(path)
+    code = read_code(file)
+    before = set(sys.modules)
+    with collecting() as declared:
+        module = _run(file, code)
+    _take_imported(declared, module)
+    stem = os.path.splitext(os.path.basename(file))[0]
+    return Loaded(
+        pipeline=declared.pipeline or pipeline or stem,
+        file=file,
+        code=code,
+        sources=_named(declared, module),
+        nodes=tuple(declared.nodes),
+        modules=(module, *_beside(file, set(sys.modules) - before)),
+    )
+
+
+def read_code(file: str) -> str:
+    try:
+        if os.path.getsize(file) > FILE_BYTES_MAX:
+            raise OperatorError(f"{file}: more than {FILE_BYTES_MAX} bytes; that is no pipeline")
+        with open(file, encoding="utf-8") as stream:
+            return stream.read()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise OperatorError(f"{file}: {reason}; give the path of a pipeline's Python file") from error
+    except UnicodeDecodeError as error:
+        raise OperatorError(f"{file}: not UTF-8 at byte {error.start}; give the path of a Python file") from error
+
+
+def same_code(left: str, right: str) -> bool:
+    """Whether two files do the same: comments and layout do not count."""
+    if left == right:
+        return True
+    try:
+        return ast.dump(ast.parse(left)) == ast.dump(ast.parse(right))
+    except SyntaxError:
+        return False
+
+
+def _run(file: str, code: str) -> ModuleType:
+    directory = os.path.dirname(file)
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    name = _MODULE_PREFIX + "".join(c if c.isalnum() else "_" for c in os.path.splitext(os.path.basename(file))[0])
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None:
+        raise OperatorError(f"{file}: not a Python file; its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        # Compiled from what was read, so that the code that is kept is the code that runs.
+        exec(compile(code, file, "exec"), module.__dict__)
+    except OperatorError:
+        raise
+    except SyntaxError as error:
+        line = error.lineno or 0
+        raise PipelineError(Place(error.filename or file, line), f"{error.msg}") from error
+    except (Exception, SystemExit) as error:
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise PipelineError(Place.of_error(error, file) or Place(file, 1), what) from error
+    return module
+
+
+def _take_imported(declared: Declared, module: ModuleType) -> None:
+    """Functions that were declared in a module which was imported before are nodes as well."""
+    known = {id(node) for node in declared.nodes}
+    for value in module.__dict__.values():
+        node = getattr(value, "__dict__", {}).get(DECLARED)
+        if isinstance(node, Node) and id(node) not in known:
+            known.add(id(node))
+            declared.nodes.append(node)
+
+
+def _named(declared: Declared, module: ModuleType) -> dict[str, Source]:
+    """A source goes by the variables that hold it; one that no variable holds, by its own name."""
+    named: dict[str, Source] = {}
+    held = {id(source) for node in declared.nodes for source in node.defaults.values()}
+    nodes = {node.name for node in declared.nodes}
+    for name, value in module.__dict__.items():
+        if isinstance(value, Source):
+            named[name] = value
+            held.add(id(value))
+    for source in declared.sources:
+        # A stream of an own table that nobody holds must not stand for the table itself.
+        if id(source) not in held and not (isinstance(source, TableStream | Static) and source.table in nodes):
+            named.setdefault(source.name, source)
+    return named
+
+
+def _beside(file: str, imported: set[str]) -> list[ModuleType]:
+    """The modules of the file's own directory that it imported: Spark's workers cannot import them by name."""
+    directory = os.path.dirname(file) + os.sep
+    found = []
+    for name in sorted(imported):
+        module = sys.modules.get(name)
+        path = getattr(module, "__file__", None)
+        if module is not None and path and path.startswith(directory) and "site-packages" not in path:
+            found.append(module)
+    return found

@@ -1,0 +1,223 @@
+"""From a record's bytes to columns, and the exact test of what could not be parsed.
+
+Spark's own parsers are lenient in places: they take the first of several JSON values, and keep what they could read
+of a record with a wrong type. Here a record is either whole or bad, and no third thing.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.streaming.declarations import METADATA_COLUMNS, PipelineError, Topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+CORRUPT = "_headrace_corrupt"
+PARSED = "_headrace_parsed"
+BAD = "_headrace_bad"
+VALUE_COLUMN = "value"
+_SEVERAL_VALUES = r"\}\s*\{"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parser:
+    """One topic's: its columns, and the expressions that make them of `value`."""
+
+    topic: Topic
+    schema: "StructType"
+    avro: str | None = None
+
+    def split(self, raw: "DataFrame") -> "DataFrame":
+        """Adds BAD, and PARSED where values have a structure; nothing is filtered."""
+        from pyspark.sql import functions as F
+
+        if self.topic.format in ("text", "raw"):
+            empty = F.col("value").isNull() if self.topic.tombstones == "quarantine" else F.lit(False)
+            return raw.withColumn(BAD, empty)
+        parsed = raw.withColumn(PARSED, self._parsed())
+        return parsed.withColumn(BAD, self._bad())
+
+    def columns(self) -> "list[Column]":
+        """The topic's columns as its readers see them, from what `split` made."""
+        from pyspark.sql import functions as F
+
+        match self.topic.format:
+            case "raw":
+                values = [F.col("value")]
+            case "text":
+                values = [F.col("value").cast("string").alias(VALUE_COLUMN)]
+            case _:
+                values = [F.col(f"{PARSED}.{_quoted(name)}").alias(name) for name in self.schema.names]
+        key = F.col("key") if self.topic.key == "binary" else F.col("key").cast("string")
+        return [
+            *values,
+            key.alias("_key"),
+            F.col("headers").alias("_headers"),
+            F.col("topic").alias("_topic"),
+            F.col("partition").alias("_partition"),
+            F.col("offset").alias("_offset"),
+            F.col("timestamp").alias("_timestamp"),
+        ]
+
+    def reason(self) -> "Column":
+        """Why a bad record is bad, for a person; this may be slow, for it is asked of bad records only."""
+        from pyspark.sql import functions as F
+
+        why = F.when(F.col("value").isNull(), "no value (a tombstone)")
+        match self.topic.format:
+            case "json":
+                why = self._json_reason(why)
+            case "csv":
+                why = why.otherwise(F.lit(f"not CSV of {len(self.schema)} columns of the declared types"))
+            case "avro":
+                why = why.otherwise(F.lit("not Avro of the declared schema"))
+        return why
+
+    def _text(self) -> "Column":
+        from pyspark.sql import functions as F
+
+        value = F.col("value")
+        if self.topic.skip_bytes:
+            value = F.substring(value, self.topic.skip_bytes + 1, 2**31 - 1)
+        return value if self.topic.format == "avro" else value.cast("string")
+
+    def _parsed(self) -> "Column":
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        if self.topic.format == "avro":
+            from pyspark.sql.avro.functions import from_avro
+
+            # A record in a record has the same bytes, and is null as a whole when they cannot be read.
+            wrapped = {"type": "record", "name": "headrace_value", "fields": [
+                {"name": "value", "type": json.loads(self.avro or "")}]}  # fmt: skip
+            return from_avro(self._text(), json.dumps(wrapped), {"mode": "PERMISSIVE"})["value"]
+        options = {**self.topic.parse_options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+        schema = StructType([*self.schema.fields, StructField(CORRUPT, StringType())])
+        if self.topic.format == "csv":
+            columns = ", ".join(f"{_quoted(each.name)} {each.dataType.simpleString()}" for each in schema.fields)
+            return F.from_csv(self._text(), columns, options)
+        return F.from_json(self._text(), schema, options)
+
+    def _bad(self) -> "Column":
+        from pyspark.sql import functions as F
+
+        parsed = F.col(PARSED)
+        unreadable = parsed.isNull()
+        if self.topic.format != "avro":
+            unreadable = unreadable | parsed[CORRUPT].isNotNull()
+        if self.topic.format == "json":
+            unreadable = unreadable | self._several_values()
+            if self.topic.unknown == "quarantine":
+                unreadable = unreadable | (F.size(self._unknown()) > 0)
+        if self.topic.tombstones == "keep":
+            return F.col("value").isNotNull() & F.coalesce(unreadable, F.lit(True))
+        return F.coalesce(unreadable, F.lit(True))
+
+    def _several_values(self) -> "Column":
+        """`{..}{..}` and `{..}rest`: Spark would read the first. Only what looks like it is parsed again."""
+        from pyspark.sql import functions as F
+
+        text = self._text()
+        ends_well = text.endswith("}") | F.rtrim(text, F.lit(" \t\r\n")).endswith("}")
+        # Plain objects, which most are, end with their first brace: no pattern need be tried on them.
+        flat = F.instr(text, "}") == F.octet_length(text)
+        looks_like_it = ~ends_well | (~flat & text.rlike(_SEVERAL_VALUES))
+        # Not from_json: that would keep the whole projection out of Spark's code generation.
+        elements = F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
+        return looks_like_it & (F.coalesce(elements, F.lit(-1)) != 1)
+
+    def _unknown(self) -> "Column":
+        from pyspark.sql import functions as F
+
+        known = F.array(*[F.lit(name) for name in self.schema.names]) if len(self.schema) else F.array()
+        return F.array_except(F.json_object_keys(self._text()), known)
+
+    def _json_reason(self, why: "Column") -> "Column":
+        from pyspark.sql import functions as F
+
+        text = self._text()
+        wrong = []
+        for column in self.schema.fields:
+            alone = f"{_quoted(column.name)} {column.dataType.simpleString()}, {CORRUPT} string"
+            options = {**self.topic.parse_options, "columnNameOfCorruptRecord": CORRUPT}
+            fits = F.from_json(text, alone, options)[CORRUPT].isNull()
+            wrong.append(F.when(~fits, F.lit(f"{column.name} is not {column.dataType.simpleString()}")))
+        why = why.when(F.trim(text) == "", "empty value")
+        why = why.when(F.json_object_keys(text).isNull(), "malformed JSON, or not an object")
+        why = why.when(self._several_values(), "more than one JSON value")
+        if self.topic.unknown == "quarantine":
+            why = why.when(
+                F.size(self._unknown()) > 0, F.concat(F.lit("unknown columns: "), F.array_join(self._unknown(), ", "))
+            )
+        if wrong:
+            names = F.array_join(F.array_compact(F.array(*wrong)), "; ")
+            why = why.when(names != "", F.concat(F.lit("wrong type: "), names))
+        return why.otherwise(F.lit("not JSON of the declared schema"))
+
+
+def parser_of(topic: Topic, schema: str | None) -> Parser:
+    """`schema` is the declared one or, where none was declared, the one that was inferred."""
+    from pyspark.sql.types import BinaryType, StringType, StructType
+
+    if topic.format == "raw":
+        return Parser(topic=topic, schema=StructType().add(VALUE_COLUMN, BinaryType()))
+    if topic.format == "text":
+        return Parser(topic=topic, schema=StructType().add(VALUE_COLUMN, StringType()))
+    if schema is None:
+        raise PipelineError(topic.place, f"topic {topic.topic!r}: has no schema yet")
+    avro = None
+    if topic.format == "avro":
+        avro, columns = schema, _avro_columns(topic, schema)
+    else:
+        columns = _columns(topic, schema)
+    taken = [name for name in columns.names if name in METADATA_COLUMNS or name in (CORRUPT, PARSED, BAD)]
+    if taken:
+        raise PipelineError(
+            topic.place,
+            f"topic {topic.topic!r}: every topic has a column {taken[0]!r} of its own; rename that of the schema",
+        )
+    return Parser(topic=topic, schema=columns, avro=avro)
+
+
+def _columns(topic: Topic, schema: str) -> "StructType":
+    from pyspark.sql.types import StructType
+
+    try:
+        if schema.lstrip().startswith("{"):
+            return StructType.fromJson(json.loads(schema))
+        columns: Any = StructType.fromDDL(schema)
+    except Exception as error:
+        raise PipelineError(topic.place, f"topic {topic.topic!r}: schema {schema!r}: {first_line(error)}") from error
+    if not isinstance(columns, StructType):
+        raise PipelineError(topic.place, f"topic {topic.topic!r}: schema {schema!r} is not a list of columns")
+    return columns
+
+
+def _avro_columns(topic: Topic, schema: str) -> "StructType":
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as F
+    from pyspark.sql.avro.functions import from_avro
+    from pyspark.sql.types import StructType
+
+    try:
+        json.loads(schema)
+        spark = SparkSession.active()
+        kind: Any = spark.range(0).select(from_avro(F.lit(b""), schema).alias("v")).schema["v"].dataType
+    except Exception as error:
+        raise PipelineError(topic.place, f"topic {topic.topic!r}: Avro schema: {first_line(error)}") from error
+    if not isinstance(kind, StructType):
+        raise PipelineError(topic.place, f"topic {topic.topic!r}: the Avro schema must be a record")
+    return kind
+
+
+def first_line(error: BaseException) -> str:
+    """What Spark says without its stack and its SQL state."""
+    text = str(error).strip().splitlines()
+    return text[0].split(" SQLSTATE:")[0] if text else type(error).__name__
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

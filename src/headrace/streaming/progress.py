@@ -1,0 +1,78 @@
+"""How a run goes, as plain values: for the screen, and for `run.json`, which `status` reads.
+
+The file is replaced whole each time, so that a reader never sees half of one.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+NodeStatus = Literal["waiting", "starting", "running", "restarting", "finished", "failed", "stopped"]
+RunStatus = Literal["starting", "running", "finished", "failed", "stopped"]
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeProgress:
+    name: str
+    writes: str = ""
+    table: str | None = None
+    key: list[str] = field(default_factory=list)
+    topic: str | None = None
+    status: NodeStatus = "waiting"
+    batch: int | None = None
+    batches: int = 0
+    rows_in: int = 0
+    input_rate: float = 0.0
+    rows_rate: float = 0.0
+    lag: int | None = None
+    lag_unit: Literal["records", "versions"] = "records"
+    batch_ms: int | None = None
+    last_batch_at: str | None = None
+    unparsed: int = 0
+    quarantined: int = 0
+    expectations: dict[str, Any] = field(default_factory=dict)
+    offsets: dict[str, dict[str, int]] = field(default_factory=dict)
+    restarts: int = 0
+    message: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class RunProgress:
+    pipeline: str
+    version: int
+    status: RunStatus = "starting"
+    pid: int = field(default_factory=os.getpid)
+    started_at: str = field(default_factory=lambda: now_text())
+    updated_at: str = ""
+    file: str = ""
+    bootstrap: str = ""
+    once: bool = False
+    replay: bool = False
+    caught_up: bool = False
+    message: str = ""
+    spark_log: str | None = None
+    nodes: dict[str, NodeProgress] = field(default_factory=dict)
+
+    def write(self, path: str) -> None:
+        self.updated_at = now_text()
+        temporary = f"{path}.{self.pid}.tmp"
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(asdict(self), file, indent=1)
+        os.replace(temporary, path)
+
+
+def read_progress(path: str) -> RunProgress | None:
+    """None when there is none, or it is not one that this version of Headrace wrote."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            data = json.load(file)
+        nodes = {name: NodeProgress(**node) for name, node in data.pop("nodes").items()}
+        return RunProgress(**data, nodes=nodes)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def now_text() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,88 @@
+"""The real streams of a run: topics from the broker, tables from this version's directory."""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.core.errors import OperatorError
+from headrace.streaming.declarations import Node, PipelineError, Static, TableStream, Topic
+from headrace.streaming.kafka import Kafka, TopicMissingError
+from headrace.streaming.parsing import first_line
+from headrace.streaming.run_settings import RunSettings
+from headrace.streaming.schemas import Schemas
+from headrace.streaming.sources import UNPARSED, parsed_topic, raw_range, raw_topic, static_table, table_stream
+from headrace.streaming.starting import starting
+from headrace.tables.provenance import TopicSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def table_path(tables_dir: str, table: str) -> str:
+    """A path or URL as it stands; a name is a table of the tables directory, whichever version of it is live."""
+    if "/" in table or "://" in table:
+        return os.path.expanduser(table)
+    return os.path.join(tables_dir, table)
+
+
+class StreamReader:
+    def __init__(
+        self,
+        spark: "SparkSession",
+        settings: RunSettings,
+        schemas: Schemas,
+        kafka: Kafka,
+        *,
+        own_path: Callable[[str], str],
+        tables_dir: str,
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._schemas = schemas
+        self._kafka = kafka
+        self._own_path = own_path
+        self._tables_dir = tables_dir
+
+    def topic(self, topic: Topic, observed: str) -> "DataFrame":
+        return parsed_topic(self.raw(topic), self._schemas.parser(topic), UNPARSED + observed)
+
+    def raw(self, topic: Topic) -> "DataFrame":
+        """The topic's records as they are in the log."""
+        partitions = self._kafka.partitions(topic.topic)
+        if not partitions:
+            raise TopicMissingError(
+                f"{topic.place}: topic {topic.topic!r} is not at {self._settings.bootstrap}; create it or send to it"
+            )
+        begin = self._settings.starting or starting(topic.starting)
+        return raw_topic(
+            self._spark,
+            topic,
+            bootstrap=self._settings.bootstrap,
+            common=self._settings.kafka,
+            starting=begin.options(topic.topic, partitions),
+        )
+
+    def again(self, spark: "SparkSession", topic: Topic, span: TopicSource) -> "DataFrame":
+        return raw_range(
+            spark, topic, bootstrap=self._settings.bootstrap, common=self._settings.kafka, ranges=span.ranges
+        )
+
+    def own_table(self, node: Node, given: TableStream | None, *, changes: bool) -> "DataFrame":
+        return table_stream(self._spark, self._own_path(node.name), given, changes=changes)
+
+    def other_table(self, given: TableStream) -> "DataFrame":
+        path = table_path(self._tables_dir, given.table)
+        try:
+            # A stable path may lead elsewhere tomorrow; a stream keeps to the version that it began with.
+            return table_stream(self._spark, os.path.realpath(path), given, changes=False)
+        except Exception as error:
+            raise PipelineError(given.place, f"hr.stream({given.table!r}): {first_line(error)}") from error
+
+    def static(self, given: Static, node: Node | None) -> "DataFrame":
+        path = self._own_path(node.name) if node is not None else table_path(self._tables_dir, given.table)
+        try:
+            return static_table(self._spark, path, given)
+        except OperatorError:
+            raise
+        except Exception as error:
+            raise PipelineError(given.place, f"hr.static({given.table!r}): {first_line(error)}") from error

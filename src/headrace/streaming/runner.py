@@ -1,0 +1,330 @@
+"""Runs a version of a pipeline: a streaming query a node, supervised, until it is told to stop or, with `once`, done.
+
+It owns the queries and the run's state; the tables belong to Delta, the offsets to the checkpoints. Upstream tables are
+created before anything starts, so that every stream has something to read. One thread looks at all nodes in turn.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.core.errors import OperatorError
+from headrace.streaming.assembling import Assembled, Assembler
+from headrace.streaming.batch_writer import BatchWriter, Facts, Sink
+from headrace.streaming.check import Checked, check
+from headrace.streaming.declarations import (
+    BatchOutput,
+    Node,
+    PipelineError,
+    Static,
+    TableOutput,
+    TableStream,
+    TopicOutput,
+)
+from headrace.streaming.delta_sink import DeltaSink, UserSink
+from headrace.streaming.delta_writes import Stamp, create_table, schema_differences
+from headrace.streaming.expectations import Ledger, observe
+from headrace.streaming.graph import Graph
+from headrace.streaming.kafka import Kafka, client_config
+from headrace.streaming.lag import Lag
+from headrace.streaming.loading import Loaded
+from headrace.streaming.node_run import NodeRun, Started
+from headrace.streaming.progress import RunProgress
+from headrace.streaming.reading import StreamReader, table_path
+from headrace.streaming.realtime import RealtimeState, Together, start_quarantine, start_realtime
+from headrace.streaming.run_settings import RunSettings
+from headrace.streaming.schemas import Schemas
+from headrace.streaming.supervision import Patience
+from headrace.streaming.topic_sink import TopicSink
+from headrace.tables.layout import PipelineLayout
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+class Runner:
+    def __init__(
+        self,
+        spark: "SparkSession",
+        loaded: Loaded,
+        graph: Graph,
+        layout: PipelineLayout,
+        version: int,
+        settings: RunSettings,
+        *,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self._spark = spark
+        self._graph = graph
+        self._layout = layout
+        self._version = version
+        self._settings = settings
+        self._say = say
+        self._kafka = Kafka(settings.bootstrap, settings.kafka)
+        self._schemas = Schemas(layout.version_dir(version), self._kafka)
+        self._reader = StreamReader(
+            spark,
+            settings,
+            self._schemas,
+            self._kafka,
+            own_path=self._own_path,
+            tables_dir=layout.tables_dir,
+        )
+        self._assembler = Assembler(graph, self._reader)
+        self._checked: Checked | None = None
+        self._stopping = threading.Event()
+        self._lag = Lag(self._kafka)
+        self.progress = RunProgress(
+            pipeline=graph.pipeline, version=version, file=loaded.file, bootstrap=settings.bootstrap, once=settings.once
+        )
+        self._nodes: list[NodeRun] = []
+        _ship(loaded)
+
+    def stop(self) -> None:
+        """Can be called from anywhere, a signal handler too: the loop ends at its next turn."""
+        self._stopping.set()
+
+    def prepare(self) -> Checked:
+        """Everything that can be wrong before the first batch is found here."""
+        checked = check(
+            self._spark,
+            self._graph,
+            parser=self._schemas.parser,
+            path_of=lambda table: table_path(self._layout.tables_dir, table),
+        )
+        self._checked = checked
+        for node in self._graph.queries:
+            for read in self._graph.topics(node.name):
+                self._reader.raw(read)  # one that is not there is said before anything starts
+        for node in self._graph.tables:
+            self._create(node, checked)
+        for node in self._graph.queries:
+            if isinstance(node.output, TopicOutput):
+                topic = self.topic_of(node.output)
+                self._kafka.ensure_topic(topic, like=node.output.topic if topic != node.output.topic else None)
+        patience = Patience(
+            restarts_max=self._settings.restarts_max,
+            backoff_s_min=self._settings.backoff_s_min,
+            backoff_s_max=self._settings.backoff_s_max,
+        )
+        for node in self._graph.queries:
+            ledger = Ledger(self._layout.expectations_file(self._version, node.name))
+            run = NodeRun(
+                node,
+                lambda node=node, ledger=ledger: self._start(node, ledger),  # type: ignore[misc]
+                patience=patience,
+                ledger=ledger,
+                table_paths=self._table_paths(node.name),
+                say=self._say,
+            )
+            run.progress.writes = next(each.writes for each in checked.nodes if each.name == node.name)
+            if isinstance(node.output, TableOutput):
+                run.progress.table, run.progress.key = node.output.into or node.name, list(node.output.key)
+            elif isinstance(node.output, TopicOutput):
+                run.progress.topic = self.topic_of(node.output)
+            self._nodes.append(run)
+            self.progress.nodes[node.name] = run.progress
+        return checked
+
+    def run(
+        self,
+        on_progress: Callable[[RunProgress], None] = lambda progress: None,
+        until: Callable[[], str | None] = lambda: None,
+    ) -> RunProgress:
+        """Returns when it was stopped, when every node has ended, when `once` is done, or when `until` says why."""
+        path = self._layout.run_file(self._version)
+        self.progress.status = "running"
+        try:
+            while not self._stopping.is_set():
+                for node in self._nodes:
+                    if node.progress.status == "waiting" and self._may_begin(node):
+                        node.begin()
+                    node.step()
+                self._lag.look(self._nodes)
+                self.progress.caught_up = self._lag.caught_up
+                self.progress.write(path)
+                on_progress(self.progress)
+                if all(node.ended for node in self._nodes):
+                    break
+                reason = until()
+                if reason is not None:
+                    self.progress.message = reason
+                    break
+                self._stopping.wait(self._settings.progress_s)
+        finally:
+            for node in self._nodes:
+                node.stop()
+            self._lag.look(self._nodes, now_or_never=True)
+            self.progress.caught_up = self._lag.caught_up
+            self.progress.status = self._outcome()
+            self.progress.write(path)
+        on_progress(self.progress)
+        return self.progress
+
+    def topic_of(self, output: TopicOutput) -> str:
+        """The first version writes the topic itself; later ones write beside it."""
+        return output.topic if self._version == 1 else f"{output.topic}.v{self._version}"
+
+    def _outcome(self) -> Any:
+        if any(node.failed for node in self._nodes):
+            return "failed"
+        return "finished" if all(node.progress.status == "finished" for node in self._nodes) else "stopped"
+
+    def _may_begin(self, run: NodeRun) -> bool:
+        """With `once` a node begins when all it reads is complete; else everything runs side by side."""
+        if not self._settings.once:
+            return True
+        before = set(self._graph.upstream(run.node.name))
+        output = run.node.output
+        if isinstance(output, TableOutput) and output.into is not None:
+            before.add(output.into)
+        # Who fills a table back comes before who reads it.
+        before |= {
+            node.name
+            for node in self._graph.queries
+            if isinstance(node.output, TableOutput) and node.output.into in before and node.name != run.node.name
+        }
+        return all(each.ended for each in self._nodes if each.node.name in before)
+
+    def _own_path(self, table: str) -> str:
+        return self._layout.table_dir(self._version, table)
+
+    def _create(self, node: Node, checked: Checked) -> None:
+        output, path = node.output, self._own_path(node.name)
+        if not isinstance(output, TableOutput):
+            return
+        schema = checked.schema(node.name)
+        changes = output.change_feed or self._graph.reads_changes_of(node.name)
+        if not os.path.isdir(os.path.join(path, "_delta_log")):
+            create_table(self._spark, path, schema, output, change_feed=changes)
+            return
+        differences = schema_differences(self._spark.read.format("delta").load(path).schema, schema)
+        if differences and not output.evolve:
+            raise PipelineError(
+                node.place,
+                f"{node.name}: the table has another schema ({'; '.join(differences)}); "
+                f"replay the pipeline, or declare the table with evolve=True",
+            )
+
+    def _start(self, node: Node, ledger: Ledger) -> "tuple[StreamingQuery, Started]":
+        if self._checked is None:
+            raise OperatorError("prepare() comes before run()")
+        assembled = self._assembler.assemble(node.name)
+        output = node.output
+        if isinstance(output, TopicOutput) and output.latency == "realtime":
+            return self._start_realtime(assembled, output)
+        writer = BatchWriter(
+            self._facts(assembled),
+            self._sink(assembled),
+            ledger=ledger,
+            read_again=self._reader.again,
+            parser=self._schemas.parser,
+        )
+        frame = observe(assembled.frame, node.expectations)
+        stream: Any = (
+            frame.writeStream.foreachBatch(writer)
+            .queryName(f"{self._graph.pipeline}-v{self._version}-{node.name}")
+            .outputMode(self._checked.mode(node.name))
+            .option("checkpointLocation", self._layout.checkpoint_dir(self._version, node.name))
+            .options(**node.options)
+        )
+        if self._settings.once:
+            stream = stream.trigger(availableNow=True)
+        elif node.trigger is not None:
+            stream = stream.trigger(processingTime=node.trigger)
+        query = stream.start()
+        writer.started(query)
+        return query, writer
+
+    def _start_realtime(self, assembled: Assembled, output: TopicOutput) -> "tuple[StreamingQuery, Started]":
+        node, once = assembled.node, self._settings.once
+        name = f"{self._graph.pipeline}-v{self._version}-{node.name}"
+        checkpoint = self._layout.checkpoint_dir(self._version, node.name)
+        options = {"kafka.bootstrap.servers": self._settings.bootstrap, **self._settings.kafka}
+        topic = self.topic_of(output)
+        queries = [
+            start_realtime(assembled, output, topic=topic, name=name, checkpoint=checkpoint, once=once, options=options)
+        ]
+        for index, read in assembled.observed.items():
+            queries.append(
+                start_quarantine(
+                    self._reader.raw(read),
+                    read,
+                    self._schemas.parser(read),
+                    path=self._layout.quarantine_dir(self._version, node.name),
+                    name=f"{name}-quarantine-{index}",
+                    checkpoint=f"{checkpoint}.quarantine.{index}",
+                    once=once,
+                    stamp=lambda batch: self._stamp(node, batch),
+                )
+            )
+        return cast("StreamingQuery", Together(queries)), RealtimeState()
+
+    def _stamp(self, node: Node, batch: int) -> Stamp:
+        return Stamp(
+            pipeline=self._graph.pipeline,
+            version=self._version,
+            node=node.name,
+            batch=batch,
+            sources=(),
+            transactional=self._settings.transaction_options,
+        )
+
+    def _facts(self, assembled: Assembled) -> Facts:
+        name = assembled.node.name
+        return Facts(
+            node=assembled.node,
+            pipeline=self._graph.pipeline,
+            version=self._version,
+            checkpoint=self._layout.checkpoint_dir(self._version, name),
+            quarantine_dir=self._layout.quarantine_dir(self._version, name),
+            tables=self._table_ids(name),
+            observed=assembled.observed,
+            transactional=self._settings.transaction_options,
+        )
+
+    def _sink(self, assembled: Assembled) -> Sink:
+        node = assembled.node
+        match node.output:
+            case TableOutput() as output:
+                return DeltaSink(node, output, self._own_path(output.into or node.name))
+            case TopicOutput() as output:
+                config = client_config(self._settings.bootstrap, self._settings.kafka)
+                config.pop("logger")  # it stays on this side; workers have none
+                config.update(output.options)
+                return TopicSink(node, output, self.topic_of(output), config)
+            case BatchOutput():
+                return UserSink(node, self._graph.file, assembled.statics, self._own_path)
+        raise OperatorError(f"{node.name}: writes nothing")
+
+    def _tables_read(self, name: str) -> Iterator[tuple[str, str, str]]:
+        """Delta id, name and path of each table that a node reads as a stream."""
+        jvm: Any = self._spark._jvm
+        for edge in self._graph.inlined_edges(name):
+            if isinstance(edge.source, Static):
+                continue
+            if edge.node is not None:
+                table, path = edge.node, self._own_path(edge.node)
+            elif isinstance(edge.source, TableStream):
+                table = edge.source.table
+                path = os.path.realpath(table_path(self._layout.tables_dir, table))
+            else:
+                continue
+            log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, path)
+            yield str(log.tableId()), table, path
+
+    def _table_ids(self, name: str) -> dict[str, str]:
+        return {identity: table for identity, table, _ in self._tables_read(name)}
+
+    def _table_paths(self, name: str) -> dict[str, str]:
+        return {identity: path for identity, _, path in self._tables_read(name)}
+
+
+def _ship(loaded: Loaded) -> None:
+    """What the user's functions hold goes to the workers by value: they cannot import the user's file."""
+    from pyspark.cloudpickle import register_pickle_by_value
+
+    for module in loaded.modules:
+        register_pickle_by_value(module)

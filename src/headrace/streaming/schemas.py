@@ -1,0 +1,56 @@
+"""The schemas of a version's topics: declared, or inferred once from the log and then kept beside its tables.
+
+A schema that was inferred never changes for that version: records of another shape are quarantined, and a replay
+infers anew.
+"""
+
+import os
+
+from headrace.core.errors import OperatorError
+from headrace.streaming.declarations import PipelineError, Topic
+from headrace.streaming.inference import infer_ddl
+from headrace.streaming.kafka import Kafka
+from headrace.streaming.parsing import Parser, parser_of
+
+DIRECTORY = "_schemas"
+
+
+class Schemas:
+    """`directory` is a version's, or None where there is none yet; with `keep` what is inferred is kept there."""
+
+    def __init__(self, directory: str | None, kafka: Kafka, *, keep: bool = True) -> None:
+        self._directory = os.path.join(directory, DIRECTORY) if directory is not None else None
+        self._kafka = kafka
+        self._keep = keep
+        self._parsers: dict[int, Parser] = {}
+
+    def parser(self, topic: Topic) -> Parser:
+        if id(topic) not in self._parsers:
+            needs = topic.schema is None and topic.format == "json"
+            self._parsers[id(topic)] = parser_of(topic, self._pinned(topic) if needs else topic.schema)
+        return self._parsers[id(topic)]
+
+    def _pinned(self, topic: Topic) -> str:
+        path = os.path.join(self._directory, f"{topic.topic}.ddl") if self._directory is not None else None
+        if path is not None and os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                return file.read().strip()
+        try:
+            ddl = infer_ddl(self._kafka.sample(topic.topic))
+        except OperatorError as error:
+            raise PipelineError(
+                topic.place, f"topic {topic.topic!r}: has no schema, and to infer one: {error}"
+            ) from error
+        if ddl is None:
+            raise PipelineError(
+                topic.place,
+                f"topic {topic.topic!r}: has no schema and no JSON record to infer one from; "
+                f"give schema=, or send a record first",
+            )
+        if path is not None and self._keep:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            temporary = f"{path}.{os.getpid()}"
+            with open(temporary, "w", encoding="utf-8") as file:
+                file.write(ddl + "\n")
+            os.replace(temporary, path)
+        return ddl

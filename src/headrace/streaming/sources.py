@@ -1,0 +1,100 @@
+"""Topics and Delta tables as Spark streams.
+
+A topic's rows are its parsed columns and the six metadata columns; what cannot be parsed is counted in the same pass
+and left out here, and `quarantine` fetches it. Offsets that are gone already stop the query: nothing is skipped.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from headrace.streaming.declarations import Static, TableStream, Topic
+from headrace.streaming.parsing import BAD, Parser
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+UNPARSED = "headrace.unparsed."
+CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
+
+
+def kafka_options(topic: Topic, bootstrap: str, common: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": bootstrap,
+        "kafka.isolation.level": "read_committed",
+        "includeHeaders": "true",
+        "failOnDataLoss": "true",
+        **common,
+        **topic.options,
+    }
+
+
+def raw_topic(
+    spark: "SparkSession", topic: Topic, *, bootstrap: str, common: Mapping[str, str], starting: Mapping[str, str]
+) -> "DataFrame":
+    options = kafka_options(topic, bootstrap, common) | {"subscribe": topic.topic} | dict(starting)
+    if topic.max_offsets_per_trigger is not None:
+        options["maxOffsetsPerTrigger"] = str(topic.max_offsets_per_trigger)
+    return spark.readStream.format("kafka").options(**options).load()
+
+
+def raw_range(
+    spark: "SparkSession",
+    topic: Topic,
+    *,
+    bootstrap: str,
+    common: Mapping[str, str],
+    ranges: Mapping[int, tuple[int, int]],
+) -> "DataFrame":
+    """The same records as a batch: of each partition the offsets from the first up to, but without, the second."""
+    ranges = {partition: span for partition, span in ranges.items() if span[1] > span[0]}
+    options = kafka_options(topic, bootstrap, common) | {
+        "assign": json.dumps({topic.topic: list(ranges)}),
+        "startingOffsets": json.dumps({topic.topic: {str(partition): span[0] for partition, span in ranges.items()}}),
+        "endingOffsets": json.dumps({topic.topic: {str(partition): span[1] for partition, span in ranges.items()}}),
+    }
+    return spark.read.format("kafka").options(**options).load()
+
+
+def parsed_topic(raw: "DataFrame", parser: Parser, observed: str) -> "DataFrame":
+    """Whole records only; under the name `observed` the query reports how many there were and how many were bad."""
+    from pyspark.sql import functions as F
+
+    # What is counted is copied: the raw bytes are left out before.
+    rows = parser.split(raw).select(BAD, *parser.columns())
+    counted = rows.observe(observed, F.count(F.lit(1)).alias("rows"), F.count_if(F.col(BAD)).alias("bad"))
+    return counted.where(~F.col(BAD)).drop(BAD)
+
+
+def table_stream(spark: "SparkSession", path: str, given: TableStream | None, *, changes: bool) -> "DataFrame":
+    """A table as a stream. Read by its change feed, a table gives each row as it becomes, and removals give none;
+    with `change_feed=True` it gives every change as it is."""
+    from pyspark.sql import functions as F
+
+    options: dict[str, str] = {}
+    if given is not None:
+        if given.max_files_per_trigger is not None:
+            options["maxFilesPerTrigger"] = str(given.max_files_per_trigger)
+        if given.ignore_deletes:
+            options["ignoreDeletes"] = "true"
+        if given.ignore_changes:
+            options["ignoreChanges"] = "true"
+        if given.starting_version is not None:
+            options["startingVersion"] = str(given.starting_version)
+    as_declared = given is not None and given.change_feed
+    if changes or as_declared:
+        options["readChangeFeed"] = "true"
+    stream = spark.readStream.format("delta").options(**options).load(path)
+    if changes and not as_declared:
+        stream = stream.where(F.col("_change_type").isin("insert", "update_postimage")).drop(*CHANGE_COLUMNS)
+    return stream
+
+
+def static_table(spark: "SparkSession", path: str, given: Static) -> "DataFrame":
+    return spark.read.format(given.format).options(**given.options).load(path)
+
+
+def empty_stream(spark: "SparkSession", schema: "StructType", directory: str) -> "DataFrame":
+    """A stream of that schema that never has a row: for analysis, where the real one may not exist yet."""
+    return spark.readStream.format("parquet").schema(schema).load(directory)

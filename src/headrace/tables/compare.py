@@ -1,0 +1,245 @@
+"""Two tables side by side: which rows are only in one, and, with a key, which differ.
+
+Every row is counted on both sides in one aggregation; rows that are there equally often on both sides are the same.
+What is left over is small when the tables are alike, and only that is looked at by key. Rows may be doubled, and keys
+may be null or doubled: they are counted, never multiplied. Large tables are read several times, for a share of the
+keys each time, so that the memory has a bound whatever their size.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from headrace.core.errors import OperatorError
+from headrace.tables.describing import size_of
+from headrace.tables.engine import engine, literal, one_line_errors, quoted
+from headrace.tables.reading import Snapshot, attach, open_snapshot
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+SAMPLES_MAX = 10
+MEMORY_MB_MAX = 1024
+# What a row takes in the aggregation, beside what it takes in its Parquet file: from measurements, on the safe side.
+_UNPACKING = 4
+_ROW_BYTES = 96
+
+Kind = Literal["only_a", "only_b", "differing"]
+Row = dict[str, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A row that is not on both sides alike; every value as text. `changed` names the columns that differ."""
+
+    kind: Kind
+    a: Row | None = None
+    b: Row | None = None
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """How many rows, and some of them. Columns that only one side has are named, and not compared."""
+
+    only_a: int
+    only_b: int
+    differing: int
+    same: int
+    samples: tuple[Sample, ...] = ()
+    columns: tuple[str, ...] = ()
+    columns_only_a: tuple[str, ...] = ()
+    columns_only_b: tuple[str, ...] = ()
+    version_a: int | None = None
+    version_b: int | None = None
+
+    @property
+    def equal(self) -> bool:
+        return not (self.only_a or self.only_b or self.differing or self.columns_only_a or self.columns_only_b)
+
+
+def compare(
+    path_a: str,
+    path_b: str,
+    key: Sequence[str] = (),
+    *,
+    name: str | None = None,
+    version_a: int | None = None,
+    version_b: int | None = None,
+    tolerance: float = 0.0,
+    ignore: Sequence[str] = (),
+    samples_max: int = SAMPLES_MAX,
+    memory_mb_max: int = MEMORY_MB_MAX,
+) -> Comparison:
+    """Compares two Delta directories, or two versions of one.
+
+    `tolerance` is relative: with a key, rows whose floating-point columns differ by no more than that are the same,
+    since a sum that was added up in another order differs in its last digits. `name` is what errors call the tables.
+    """
+    a = open_snapshot(path_a, name=name, version=version_a)
+    b = open_snapshot(path_b, name=name, version=version_b)
+    with engine(f"{memory_mb_max}MB") as connection, one_line_errors("compare"):
+        connection.execute("set preserve_insertion_order = false")
+        attach(connection, "side_a", a)
+        attach(connection, "side_b", b)
+        sides = _Sides(connection, a, b, key=key, ignore=ignore, tolerance=tolerance)
+        parts = parts_needed([a, b], memory_mb_max)
+        counts = [0, 0, 0, 0]
+        samples: dict[Kind, list[Sample]] = {"differing": [], "only_a": [], "only_b": []}
+        for part in range(parts):
+            counts = [total + count for total, count in zip(counts, sides.count(part, parts), strict=True)]
+            for kind, found in samples.items():
+                found += sides.samples(kind, samples_max - len(found))
+        left_a, left_b, paired, near = counts
+        return Comparison(
+            only_a=left_a - paired,
+            only_b=left_b - paired,
+            differing=paired - near,
+            same=sides.rows_a() - left_a + near,
+            samples=tuple(sample for found in samples.values() for sample in found),
+            columns=tuple(sides.columns),
+            columns_only_a=sides.columns_only_a,
+            columns_only_b=sides.columns_only_b,
+            version_a=a.version,
+            version_b=b.version,
+        )
+
+
+def parts_needed(sides: Sequence[Snapshot], memory_mb_max: int) -> int:
+    """How many shares to read the tables in, so that one share takes about half of the memory."""
+    sizes = [size_of(side) for side in sides]
+    bytes_needed = sum(size.bytes * _UNPACKING + (size.rows or 0) * _ROW_BYTES for size in sizes)
+    return max(1, -(-bytes_needed // (memory_mb_max * 500_000)))
+
+
+class _Sides:
+    """The two tables in DuckDB, and what is left over of one share of them at a time."""
+
+    def __init__(
+        self,
+        connection: "DuckDBPyConnection",
+        a: Snapshot,
+        b: Snapshot,
+        *,
+        key: Sequence[str],
+        ignore: Sequence[str],
+        tolerance: float,
+    ) -> None:
+        self._connection = connection
+        self._types = [self._described("side_a"), self._described("side_b")]
+        in_a, in_b = self._types
+        self.columns = [name for name in in_a if name in in_b and name not in ignore]
+        self.columns_only_a = tuple(name for name in in_a if name not in in_b and name not in ignore)
+        self.columns_only_b = tuple(name for name in in_b if name not in in_a and name not in ignore)
+        self._key = list(dict.fromkeys(key))
+        self._tolerance = tolerance
+        for name in self._key:
+            if name not in self.columns:
+                shared = ", ".join(self.columns) or "none"
+                raise OperatorError(f"key {name}: not a compared column of both tables; these are: {shared}")
+        if not self.columns:
+            raise OperatorError(f"{a.name} and {b.name}: no column in common, so nothing to compare")
+        connection.execute(
+            f"create temp view both_sides as (select {_names(self.columns)}, true as side from side_a) "
+            f"union all by name (select {_names(self.columns)}, false as side from side_b)"
+        )
+
+    def _described(self, view: str) -> dict[str, str]:
+        return {row[0]: row[1] for row in self._connection.execute(f"describe {view}").fetchall()}
+
+    def rows_a(self) -> int:
+        return self._numbers("select count(*) from side_a")[0]
+
+    def count(self, part: int, parts: int) -> list[int]:
+        """Rows left over on either side, how many of them pair up by key, how many of those are within tolerance."""
+        columns = _names(self.columns)
+        share = f"where hash({_names(self._key or self.columns)}) % {parts} = {part}" if parts > 1 else ""
+        self._connection.execute(
+            f"create or replace temp table leftover as select {columns}, "
+            "greatest(n_a - n_b, 0) as left_a, greatest(n_b - n_a, 0) as left_b from ("
+            f"select {columns}, count(*) filter (side) as n_a, count(*) filter (not side) as n_b "
+            f"from both_sides {share} group by {columns}) where n_a <> n_b"
+        )
+        left = self._numbers("select coalesce(sum(left_a), 0), coalesce(sum(left_b), 0) from leftover")
+        return left + self._pair() if self._key else [*left, 0, 0]
+
+    def _pair(self) -> list[int]:
+        """Left-over rows of both sides with one key are rows that differ."""
+        self._connection.execute(
+            f"create or replace temp table keyed as select {_names(self._key)}, sum(left_a)::bigint as left_a, "
+            f"sum(left_b)::bigint as left_b from leftover group by {_names(self._key)}"
+        )
+        # Side by side only where it is clear which row became which.
+        shown = ", ".join(
+            f"a.{quoted(name)} as {quoted('a ' + name)}, b.{quoted(name)} as {quoted('b ' + name)}"
+            for name in self.columns
+        )
+        changed = ", ".join(
+            f"case when {self._differs(name)} then {literal(name)} end"
+            for name in self.columns
+            if name not in self._key
+        )
+        self._connection.execute(
+            f"create or replace temp view pairs as select {shown}, "
+            f"[x for x in [{changed or 'null'}] if x is not null] as changed from leftover a "
+            f"join leftover b on {self._same_key('a', 'b')} join keyed k on {self._same_key('k', 'a')} "
+            "where a.left_a > 0 and b.left_b > 0 and k.left_a = 1 and k.left_b = 1"
+        )
+        paired = self._numbers("select coalesce(sum(least(left_a, left_b)), 0) from keyed")
+        if self._tolerance <= 0:
+            return [*paired, 0]
+        return paired + self._numbers("select count(*) from pairs where len(changed) = 0")
+
+    def _same_key(self, left: str, right: str) -> str:
+        return " and ".join(f"{left}.{quoted(name)} is not distinct from {right}.{quoted(name)}" for name in self._key)
+
+    def _differs(self, name: str) -> str:
+        column = quoted(name)
+        plain = f"a.{column} is distinct from b.{column}"
+        if self._tolerance <= 0 or not all(kinds[name] in ("DOUBLE", "FLOAT") for kinds in self._types):
+            return plain
+        bound = f"{self._tolerance!r} * greatest(abs(a.{column}), abs(b.{column}))"
+        return f"({plain} and coalesce(not abs(a.{column} - b.{column}) <= {bound}, true))"
+
+    def samples(self, kind: Kind, count_max: int) -> list[Sample]:
+        """Some rows of the share that was counted last."""
+        if count_max <= 0 or (kind == "differing" and not self._key):
+            return []
+        if kind == "differing":
+            return self._differing(count_max)
+        side, other = ("a", "b") if kind == "only_a" else ("b", "a")
+        columns = ", ".join(f"l.{quoted(name)}::varchar" for name in self.columns)
+        order = ", ".join(f"l.{quoted(name)}" for name in self._key or self.columns)
+        sql = f"select {columns} from leftover l"
+        if self._key:
+            sql += f" join keyed k on {self._same_key('k', 'l')} and k.left_{side} > k.left_{other}"
+        rows = self._rows(f"{sql} where l.left_{side} > 0 order by {order} limit {count_max}")
+        found = [dict(zip(self.columns, row, strict=True)) for row in rows]
+        return [Sample(kind=kind, a=row) if side == "a" else Sample(kind=kind, b=row) for row in found]
+
+    def _differing(self, count_max: int) -> list[Sample]:
+        texts = ", ".join(f"{quoted(f'{side} {name}')}::varchar" for side in "ab" for name in self.columns)
+        order = ", ".join(quoted("a " + name) for name in self._key)
+        rows = self._rows(
+            f"select {texts}, changed from pairs where len(changed) > 0 order by {order} limit {count_max}"
+        )
+        width = len(self.columns)
+        return [
+            Sample(
+                kind="differing",
+                a=dict(zip(self.columns, values[:width], strict=True)),
+                b=dict(zip(self.columns, values[width:], strict=True)),
+                changed=tuple(changed),
+            )
+            for *values, changed in rows
+        ]
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql).fetchall()
+
+    def _numbers(self, sql: str) -> list[int]:
+        return [int(value) for value in self._rows(sql)[0]]
+
+
+def _names(columns: Sequence[str]) -> str:
+    return ", ".join(map(quoted, columns))

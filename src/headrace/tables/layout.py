@@ -1,0 +1,130 @@
+"""Where everything of a pipeline lies: names and paths, and nothing else. It never touches the disk.
+
+    <tables>/<name>                            -> .headrace/<pipeline>/live/<name>   the stable path, a symbolic link
+    <tables>/.headrace/<pipeline>/live         -> v2                                one rename cuts all tables over
+    <tables>/.headrace/<pipeline>/catalog.json
+    <tables>/.headrace/<pipeline>/v2/          pipeline.py, run.json
+    <tables>/.headrace/<pipeline>/v2/<name>/   a Delta table
+    <tables>/.headrace/<pipeline>/v2/_checkpoints/<node>/, _quarantine/<node>/, _expectations/<node>.jsonl
+
+All links are relative, so that the whole directory can be moved or mounted elsewhere.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+
+from headrace.core.errors import OperatorError
+
+TABLES_DIR_DEFAULT = "./headrace-tables"
+TABLES_DIR_VARIABLE = "HEADRACE_TABLES"
+HIDDEN = ".headrace"
+LIVE = "live"
+QUARANTINE = "_quarantine"
+EXPECTATIONS = "_expectations"
+CHECKPOINTS = "_checkpoints"
+TRASH_PREFIX = ".trash-"
+STAGING_PREFIX = ".staging-"
+NAME_BYTES_MAX = 200  # below the 255 of a file name, with room for what is put before and behind it
+
+# A table's name is a function's name; the underscore in front belongs to our own directories.
+_TABLE_NAME = re.compile(r"[^\W\d_][\w-]*")
+_PIPELINE_NAME = re.compile(r"[^\W_][\w.-]*")
+_VERSION_NAME = re.compile(r"v([1-9][0-9]*)")
+
+
+def check_table_name(name: str) -> str:
+    if not _TABLE_NAME.fullmatch(name) or len(name.encode()) > NAME_BYTES_MAX:
+        raise OperatorError(
+            f"table {name!r}: not a name for a table; begin with a letter, go on with letters, digits, '_' and '-', "
+            f"at most {NAME_BYTES_MAX} bytes"
+        )
+    return name
+
+
+def check_pipeline_name(name: str) -> str:
+    if not _PIPELINE_NAME.fullmatch(name) or len(name.encode()) > NAME_BYTES_MAX:
+        raise OperatorError(
+            f"pipeline {name!r}: not a name for a pipeline; begin with a letter or digit, go on with letters, digits, "
+            f"'_', '-' and '.', at most {NAME_BYTES_MAX} bytes"
+        )
+    return name
+
+
+def version_number(directory_name: str) -> int | None:
+    """2 for `v2`; None for what is not the directory of a version."""
+    match = _VERSION_NAME.fullmatch(directory_name)
+    return int(match[1]) if match else None
+
+
+def tables_root(tables_dir: str | os.PathLike[str]) -> str:
+    """The absolute path of a tables directory; object stores have no links to swap, and are refused."""
+    path = os.fspath(tables_dir)
+    if "://" in path:
+        raise OperatorError(f"{path}: pipelines keep their tables on a file system; give the path of a directory")
+    return os.path.abspath(path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineLayout:
+    """The paths of one pipeline. `tables_dir` is absolute."""
+
+    tables_dir: str
+    pipeline: str
+
+    @classmethod
+    def of(cls, tables_dir: str | os.PathLike[str], pipeline: str) -> "PipelineLayout":
+        return cls(tables_dir=tables_root(tables_dir), pipeline=check_pipeline_name(pipeline))
+
+    @property
+    def root(self) -> str:
+        return os.path.join(self.tables_dir, HIDDEN, self.pipeline)
+
+    @property
+    def catalog_file(self) -> str:
+        return os.path.join(self.root, "catalog.json")
+
+    @property
+    def lock_file(self) -> str:
+        """One lock for all pipelines of a directory, since they share its table names."""
+        return os.path.join(self.tables_dir, HIDDEN, ".lock")
+
+    @property
+    def live_link(self) -> str:
+        return os.path.join(self.root, LIVE)
+
+    def version_dir(self, version: int) -> str:
+        return os.path.join(self.root, f"v{version}")
+
+    def code_file(self, version: int) -> str:
+        return os.path.join(self.version_dir(version), "pipeline.py")
+
+    def run_file(self, version: int) -> str:
+        return os.path.join(self.version_dir(version), "run.json")
+
+    def table_dir(self, version: int, table: str) -> str:
+        return os.path.join(self.version_dir(version), table)
+
+    def checkpoint_dir(self, version: int, node: str) -> str:
+        return os.path.join(self.version_dir(version), CHECKPOINTS, node)
+
+    def quarantine_dir(self, version: int, node: str) -> str:
+        return os.path.join(self.version_dir(version), QUARANTINE, node)
+
+    def expectations_file(self, version: int, node: str) -> str:
+        return os.path.join(self.version_dir(version), EXPECTATIONS, f"{node}.jsonl")
+
+    def stable_path(self, table: str) -> str:
+        """What readers open: the same path whichever version is live."""
+        return os.path.join(self.tables_dir, table)
+
+    def stable_target(self, table: str) -> str:
+        return os.path.join(HIDDEN, self.pipeline, LIVE, table)
+
+
+def stable_owner(link_target: str) -> tuple[str, str] | None:
+    """(pipeline, table) of what a stable link holds; None for a link that is not ours."""
+    parts = link_target.split(os.sep)
+    if len(parts) == 4 and parts[0] == HIDDEN and parts[2] == LIVE:
+        return parts[1], parts[3]
+    return None

@@ -1,0 +1,80 @@
+"""A driver that kills itself, JVM and all, in the worst moment: every node has written its batch, none has noted it.
+
+    python doomed_driver.py BOOTSTRAP BATCH FILE TABLES [FILE TABLES ...]
+
+Each FILE is run into its TABLES; one whose directory is named `control` runs without the transaction options.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from headrace.streaming import session
+from headrace.streaming.batch_writer import BatchWriter
+from headrace.streaming.launching import exclusive, launch_live
+from headrace.streaming.run_settings import RunSettings
+from headrace.streaming.runner import Runner
+from headrace.streaming.session import SparkSettings
+
+BARRIER_S_MAX = 240.0
+
+
+def main(bootstrap: str, batch: int, pipelines: list[tuple[str, str]]) -> None:
+    settings = SparkSettings(
+        master="local[2]",
+        driver_memory="1g",
+        parallelism=1,
+        extra={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+               "spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"},
+    )  # fmt: skip
+    with session.running(settings) as spark:
+        runners = []
+        for file, tables in pipelines:
+            launch = launch_live(file, tables)
+            given = RunSettings(
+                tables_dir=tables,
+                bootstrap=bootstrap,
+                once=True,
+                progress_s=0.05,
+                transaction_options=os.path.basename(tables) != "control",
+            )
+            runner = Runner(spark, launch.loaded, launch.graph, launch.catalog.layout, launch.version, given, say=print)
+            exclusive(launch.catalog, launch.version).__enter__()
+            runner.prepare()
+            runners.append(runner)
+        die_after(batch, sum(len(runner.progress.nodes) for runner in runners))
+        threads = [threading.Thread(target=runner.run) for runner in runners]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def die_after(batch: int, nodes: int) -> None:
+    """Counting is what follows writing: there, all wait for each other, and then everything is gone."""
+    together = threading.Barrier(nodes, action=die)
+    count = BatchWriter._metrics
+
+    def counted(self: BatchWriter) -> Any:
+        if self.batch == batch:
+            together.wait(BARRIER_S_MAX)
+        return count(self)
+
+    BatchWriter._metrics = counted  # type: ignore[method-assign]
+
+
+def die() -> None:
+    running = session._running
+    assert running is not None
+    assert running.gateway.process is not None
+    os.kill(running.gateway.process.pid, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    given = sys.argv[3:]
+    main(sys.argv[1], int(sys.argv[2]), list(zip(given[::2], given[1::2], strict=True)))

@@ -1,0 +1,160 @@
+"""A pipeline in a test: its file, its broker, its tables, and runs of it in the shared session."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+from headrace.streaming.launching import Launch, exclusive, launch_live, launch_next
+from headrace.streaming.operation import LiveWatch
+from headrace.streaming.progress import RunProgress
+from headrace.streaming.run_settings import RunSettings
+from headrace.streaming.runner import Runner
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+    import headrace
+
+WAIT_S_MAX = 90.0
+HEAD = "import headrace as hr\nfrom pyspark.sql import functions as F\n"
+
+
+class Bench:
+    """One directory of tables and one broker; the pipeline is named `shop` unless it says otherwise."""
+
+    def __init__(self, spark: SparkSession, broker: headrace.Broker, directory: Path) -> None:
+        self.spark = spark
+        self.broker = broker
+        self.directory = directory
+        self.tables = str(directory / "tables")
+        self.said: list[str] = []
+
+    def file(self, code: str, name: str = "shop.py") -> str:
+        path = self.directory / name
+        path.write_text(HEAD + dedent(code))
+        return str(path)
+
+    def send(self, topic: str, values: list[Any], *, key: Callable[[Any], str | None] = lambda value: None) -> None:
+        """JSON of what is not bytes or None; headers and partition are left to other helpers."""
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.broker.bootstrap_servers, "log_level": 0})
+        for value in values:
+            body = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+            producer.produce(topic, body, key(value))
+        assert producer.flush(30) == 0
+
+    def settings(self, **more: Any) -> RunSettings:
+        given: dict[str, Any] = {"once": True, "progress_s": 0.05, "backoff_s_min": 0.2, "restarts_max": 3, **more}
+        return RunSettings(tables_dir=self.tables, bootstrap=self.broker.bootstrap_servers, **given)
+
+    def once(self, path: str, **more: Any) -> RunProgress:
+        """Everything that is there, and no node may fail."""
+        progress = self.try_once(path, **more)
+        assert progress.status == "finished", {name: node.message for name, node in progress.nodes.items()}
+        return progress
+
+    def try_once(self, path: str, accept_change: bool = False, **more: Any) -> RunProgress:
+        launch = launch_live(path, self.tables, accept_change=accept_change)
+        return self.run(launch, **more)
+
+    def replay_once(self, path: str, start: str | None = None, **more: Any) -> RunProgress:
+        launch, starting = launch_next(path, self.tables, start)
+        progress = self.run(launch, starting=starting, **more)
+        assert progress.status == "finished", {name: node.message for name, node in progress.nodes.items()}
+        return progress
+
+    def run(self, launch: Launch, **more: Any) -> RunProgress:
+        runner = self.runner(launch, **more)
+        with exclusive(launch.catalog, launch.version):
+            runner.prepare()
+            return runner.run()
+
+    def runner(self, launch: Launch, **more: Any) -> Runner:
+        return Runner(
+            self.spark, launch.loaded, launch.graph, launch.catalog.layout, launch.version, self.settings(**more),
+            say=self.said.append,
+        )  # fmt: skip
+
+    @contextmanager
+    def running(self, path: str, **more: Any) -> Iterator[Runner]:
+        """The pipeline streams on another thread for the length of a block."""
+        launch = launch_live(path, self.tables)
+        runner = self.runner(launch, once=False, **more)
+        runner.prepare()
+        watch = LiveWatch(launch.catalog, launch.version)
+        thread = threading.Thread(target=runner.run, kwargs={"until": watch}, daemon=True)
+        with exclusive(launch.catalog, launch.version):
+            thread.start()
+            try:
+                yield runner
+            finally:
+                runner.stop()
+                thread.join(WAIT_S_MAX)
+                assert not thread.is_alive()
+
+    def frame(self, table: str) -> DataFrame:
+        return self.spark.read.format("delta").load(f"{self.tables}/{table}")
+
+    def rows(self, table: str, *columns: str) -> list[Row]:
+        frame = self.frame(table)
+        return sorted(frame.select(*columns).collect() if columns else frame.collect(), key=str)
+
+    def version_path(self, name: str, version: int = 1, pipeline: str = "shop") -> str:
+        return f"{self.tables}/.headrace/{pipeline}/v{version}/{name}"
+
+    def quarantine(self, node: str, version: int = 1) -> list[Row]:
+        return sorted(
+            self.spark.read.format("delta").load(self.version_path(f"_quarantine/{node}", version)).collect(), key=str
+        )
+
+    def records(self, topic: str) -> list[Any]:
+        """All committed records of a topic, partition by partition."""
+        return read_topic(self.broker.bootstrap_servers, topic)
+
+
+def read_topic(bootstrap: str, topic: str) -> list[Any]:
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    try:
+        partitions = list(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
+        found, ended = [], 0
+        while ended < len(partitions):
+            message = consumer.poll(30)
+            assert message is not None, f"{topic}: no answer"
+            if message.error() is not None:
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                ended += 1
+            else:
+                found.append(message)
+        return sorted(found, key=lambda message: (message.partition(), message.offset()))
+    finally:
+        consumer.close()
+
+
+def eventually(done: Callable[[], Any], what: str, seconds: float = WAIT_S_MAX) -> Any:
+    deadline = time.monotonic() + seconds
+    while True:
+        result = done()
+        if result:
+            return result
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.05)

@@ -1,0 +1,106 @@
+"""Analysis before any job: schemas, modes, and every error with the line of the user's code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pipeline_runs import Bench
+
+from headrace.core.errors import OperatorError
+from headrace.streaming.check import Checked, check
+from headrace.streaming.kafka import Kafka
+from headrace.streaming.launching import open_pipeline
+from headrace.streaming.reading import table_path
+from headrace.streaming.schemas import Schemas
+
+TOPIC = 'orders = hr.topic("check-orders", schema="id int, amount double, at timestamp")\n'
+
+
+def checked(bench: Bench, code: str) -> Checked:
+    """Nothing listens at that address: a check that asked a broker would fail."""
+    _, graph = open_pipeline(bench.file(code))
+    schemas = Schemas(None, Kafka("127.0.0.1:1"), keep=False)
+    return check(bench.spark, graph, parser=schemas.parser, path_of=lambda table: table_path(bench.tables, table))
+
+
+def test_schemas_and_modes_are_known_without_a_job_a_broker_or_a_table(bench: Bench) -> None:
+    jobs = bench.spark.sparkContext.statusTracker().getJobIdsForGroup(None)
+    found = checked(bench, TOPIC + """
+@hr.table(expect={"positive": hr.warn("amount > 0")})
+def clean(orders):
+    return orders.withColumn("day", F.to_date("at"))
+
+@hr.table(key="day")
+def totals(clean):
+    return clean.groupBy("day").agg(F.sum("amount").alias("amount"))
+
+@hr.table
+def audit(totals):
+    return totals
+
+@hr.to_topic("check-out", key="day")
+def out(audit):
+    return audit
+
+@hr.to_topic("check-fast", latency="realtime")
+def fast(orders):
+    return orders
+""")  # fmt: skip
+    nodes = {node.name: node for node in found.nodes}
+    assert nodes["clean"].schema.simpleString() == "struct<id:int,amount:double,at:timestamp,day:date>"
+    assert nodes["totals"].schema.simpleString() == "struct<day:date,amount:double>"
+    assert {name: node.mode for name, node in nodes.items()} == {
+        "clean": "append", "totals": "update", "audit": "append", "out": "update", "fast": "update",
+    }  # fmt: skip
+    assert nodes["clean"].reads == ("topic check-orders",)
+    assert nodes["audit"].reads == ("changes of table totals",)
+    assert "at least once" in nodes["fast"].writes
+    assert any("a row comes again each time" in note for note in nodes["audit"].notes)
+    assert bench.spark.sparkContext.statusTracker().getJobIdsForGroup(None) == jobs
+
+
+WRONG: list[tuple[str, str, str]] = [
+    ("@hr.table\ndef t(orders):\n    x = 1\n    return orders.select('nothing')", "6", "nothing"),
+    ("@hr.table\ndef t(orders):\n    return orders.filter(F.col('amount') > undefined)", "5", "NameError"),
+    ("@hr.table\ndef t(orders):\n    pass", "4", "returns NoneType, not a DataFrame; is a return missing?"),
+    ("@hr.table(key='nr')\ndef t(orders):\n    return orders", "3", "key names 'nr', which it does not return"),
+    ("@hr.table(partition_by='dya')\ndef t(orders):\n    return orders.selectExpr('1 day')", "3", "did you mean 'day'"),
+    ("@hr.table(expect={'x': hr.warn('b > 0')})\ndef t(orders):\n    return orders", "3", "expectation 'x': 'b > 0'"),
+    ("@hr.table(expect={'x': hr.warn('amount >')})\ndef t(orders):\n    return orders", "3", "Syntax error"),
+    ("@hr.table\ndef t(orders):\n    return orders.groupBy('id').count()", "3", "add key= to merge rows"),
+    ("@hr.table\ndef t(orders):\n    return orders.select('id', F.lit(1).alias('id'))", "3", "two columns named 'id'"),
+    ("@hr.table\ndef t(orders):\n    return orders.withColumn('n', F.lit(None))", "3", "'n' has no type"),
+    ("@hr.table\ndef t(orders):\n    return orders.sparkSession.range(1)", "3", "does not stream"),
+    ("s = hr.static('none')\n@hr.table\ndef t(orders, s):\n    return orders.join(s, 'id')", "3", "hr.static('none')"),
+    ("@hr.to_topic('x', value='nr')\ndef t(orders):\n    return orders", "3", "value names 'nr'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "line", "says"), WRONG)
+def test_errors_name_the_line_of_the_user_s_code(bench: Bench, code: str, line: str, says: str) -> None:
+    with pytest.raises(OperatorError) as caught:
+        checked(bench, TOPIC + code + "\n")
+    message = str(caught.value)
+    assert says in message
+    place, _, _ = message.partition(": ")
+    number = int(place.rpartition(":")[2])
+    assert place.rpartition(":")[0].endswith("shop.py")
+    # Two lines of imports come first in the file, and a decorator may be the line of its function.
+    assert number - 2 in (int(line) - 2, int(line) - 1, int(line)), message
+
+
+def test_a_schema_that_must_be_inferred_needs_the_broker_and_says_so(bench: Bench) -> None:
+    with pytest.raises(OperatorError, match=r"has no schema, and to infer one: .* no answer"):
+        _short(bench)
+
+
+def _short(bench: Bench) -> Any:
+    import headrace.streaming.kafka as kafka
+
+    before = kafka.ASK_S_MAX
+    kafka.ASK_S_MAX = 0.3
+    try:
+        return checked(bench, 'raw = hr.topic("check-raw")\n@hr.table\ndef t(raw):\n    return raw\n')
+    finally:
+        kafka.ASK_S_MAX = before

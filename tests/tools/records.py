@@ -1,0 +1,42 @@
+"""Records for the tests to look at, written without the tools under test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+
+def send(bootstrap: str, topic: str, values: Iterable[str], **fields: object) -> None:
+    producer = Producer({"log_level": 0, "bootstrap.servers": bootstrap, "linger.ms": 0})
+    failures = []
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, _: failures.append(error) if error else None, **fields)
+    assert producer.flush(20) == 0
+    assert failures == []
+
+
+def read(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[tuple[bytes | None, bytes | None]]:
+    """Key and value of the first records of a partition."""
+    consumer = Consumer(
+        {"log_level": 0, "bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        found = consumer.consume(count, timeout=20)
+        assert len(found) == count, f"{len(found)} of {count} records came"
+        assert all(each.error() is None for each in found), [each.error() for each in found]
+        return [(each.key(), each.value()) for each in found]
+    finally:
+        consumer.close()
+
+
+def commit(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
+    consumer = Consumer(
+        {"log_level": 0, "bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
+    )
+    try:
+        places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        consumer.commit(offsets=places, asynchronous=False)
+    finally:
+        consumer.close()

@@ -1,0 +1,52 @@
+"""A tool starts quickly because it imports little: what would make it slow must not come in unnoticed.
+
+Speed itself is not asserted here; CONTRIBUTING says why.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+SCRIPTS = {name: target for name, target in PROJECT["project"]["scripts"].items() if name.startswith("kafka-")}
+# None of them may be loaded to read a command line.
+HEAVY = ("confluent_kafka", "kio", "asyncio", "click", "prometheus_client", "cramjam", "hypothesis", "ssl")
+ADMINISTER = ("topics", "consumer_groups", "configs", "get_offsets", "log_dirs", "transactions", "delete_records")
+
+
+def test_every_tool_of_the_issue_is_installed() -> None:
+    assert sorted(SCRIPTS) == sorted(
+        f"kafka-{name}.sh"
+        for name in (
+            *("server-start", "topics", "console-producer", "console-consumer", "consumer-groups", "configs"),
+            *("get-offsets", "delete-records", "log-dirs", "broker-api-versions", "transactions", "producer-perf-test"),
+            *("consumer-perf-test", "e2e-latency", "dump-log", "verifiable-producer", "verifiable-consumer"),
+        )
+    )
+    for name in SCRIPTS:
+        assert (Path(sys.executable).parent / name).is_file()
+
+
+@pytest.mark.parametrize("name", sorted(SCRIPTS))
+def test_reading_a_command_line_loads_nothing_heavy(name: str) -> None:
+    module = SCRIPTS[name].partition(":")[0]
+    script = f"import sys, {module} as tool\ntry:\n tool.run([])\nexcept SystemExit: pass\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    loaded = {module.partition(".")[0] for module in done.stdout.splitlines()[-1].split()}
+    assert loaded.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize("name", ADMINISTER)
+def test_what_administers_does_without_librdkafka(name: str, bootstrap: str) -> None:
+    script = (
+        f"import sys\nfrom headrace.cli.kafka.cluster import Cluster\nimport headrace.cli.kafka.{name}\n"
+        f"with Cluster({bootstrap!r}) as cluster: cluster.nodes()\nprint(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    loaded = {module.partition(".")[0] for module in done.stdout.split()}
+    assert loaded.isdisjoint({"confluent_kafka", "asyncio", "click", "hypothesis", "ssl"})
