@@ -22,7 +22,7 @@ LOADS = {"produce": "produce, 1 record", "fetch": "fetch 64 KB"}
 BACKOFF_MS = 100  # log.cleaner.backoff.ms: how soon the broker sees that there is something to compact
 _DIRTY, _READ = "dirty", "read"
 _SEGMENT_BYTES, _BATCH_RECORDS, _KEYS, _VALUE = 8 << 20, 500, 100_000, b"v" * 100
-_RECORDS_A_SECOND = 400_000  # more than is compacted meanwhile
+_RECORDS_A_SECOND = 1_200_000  # more than is compacted meanwhile
 _BEGIN_S_MAX, _STILL_S, _END_S_MAX, _QUIET_S, _PAUSE_S = 30.0, 2.0, 120.0, 1.0, 0.0005
 _FETCH = 1
 
