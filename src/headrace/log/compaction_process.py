@@ -106,5 +106,7 @@ def _start() -> "subprocess.Popen[bytes]":
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        process_group=0,  # an interrupt from the keyboard is for the broker, which then ends this one
+        # An interrupt from the keyboard is for the broker, which then ends this one. Linux shares the cores out between
+        # sessions, where nobody else does: in the broker's own it would use up what the broker has not used yet.
+        start_new_session=True,
     )

@@ -5,6 +5,7 @@ answers each with a line. It ends when nothing has come for a while, when its in
 Between two requests of a compaction it keeps the map of keys and what it has seen of transactions.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -128,7 +129,7 @@ def _gone(request: GroupRequest) -> GroupAnswer:
 
 def main() -> None:
     broker = int(sys.argv[1])  # told, not asked: it may be gone before this process has come so far
-    os.nice(NICENESS)
+    _give_way()
     worker = CompactionWorker(Disk(), lambda: os.getppid() == broker)
     requests = sys.stdin.buffer
     while select.select([requests], [], [], IDLE_S_MAX)[0]:
@@ -137,6 +138,13 @@ def main() -> None:
             return
         sys.stdout.write(json.dumps(worker.answer(json.loads(line))) + "\n")
         sys.stdout.flush()
+
+
+def _give_way() -> None:
+    """To everyone who waits for something, inside this session and, where sessions are scheduled as one, outside it."""
+    os.nice(NICENESS)
+    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as autogroup:
+        autogroup.write(str(NICENESS))
 
 
 if __name__ == "__main__":
