@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sysconfig
 from pathlib import Path
 
@@ -35,6 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     check_installed(Path(sysconfig.get_paths()["purelib"]) / "headrace")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell has what it starts in the background ignore Ctrl-C, and every tool that a test starts would too.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # kafka-python's own affairs: how it reads its schemas, and that plain callables may be serializers.
     for message in (
         "read_text is deprecated",

@@ -145,9 +145,12 @@ class Terminal:
     def kill(self, number: int) -> None:
         os.kill(self._pid, number)
 
-    def end(self) -> int:
+    def end(self, wait_s_max: float = 30) -> int:
         """Waits for the end, and returns the exit code."""
+        deadline = time.monotonic() + wait_s_max
         while True:
+            ready, _, _ = select.select([self._fd], [], [], max(0, deadline - time.monotonic()))
+            assert ready, f"it has not ended within {wait_s_max:g} s; the screen shows {self.screen!r}"
             try:
                 data = os.read(self._fd, 65536)
             except OSError:  # the other end is closed
