@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install -q --disable-pip-version-check
 SOURCES := $(shell find src -name '*.py')
 
-.PHONY: install develop demo test lint reference docs compatibility simulate chaos bench clean
+.PHONY: install develop demo test test-broker test-spark lint reference docs compatibility simulate chaos bench clean
 
 # What a user gets: the hot modules compiled, where there is a C compiler.
 install: $(VENV)/.installed
@@ -30,9 +30,15 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Two parts beside each other, for each waits a good deal; each prints what it did when it ends.
 test: lint
+	@$(MAKE) --no-print-directory --output-sync=target -j2 test-spark test-broker
+
+test-broker:
 	$(BIN)/pytest -n 2 --dist loadfile --ignore tests/streaming
-	$(BIN)/pytest tests/streaming # one process, one JVM: every worker of xdist would start a Spark of its own
+
+test-spark: # one process, one JVM: every worker of xdist would start a Spark of its own
+	$(BIN)/pytest tests/streaming
 
 # docs/reference/ from the code; a test says when it is stale.
 reference: install
