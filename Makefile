@@ -30,14 +30,14 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Two parts beside each other, for each waits a good deal; each prints what it did when it ends.
-test: lint
-	@$(MAKE) --no-print-directory --output-sync=target -j2 test-spark test-broker
+# All beside each other, for each waits a good deal; each prints what it did when it ends.
+test: install
+	@$(MAKE) --no-print-directory --output-sync=target -j3 lint test-spark test-broker
 
-test-broker:
+test-broker: install
 	$(BIN)/pytest -n 2 --dist loadfile --ignore tests/streaming
 
-test-spark: # one process, one JVM: every worker of xdist would start a Spark of its own
+test-spark: install # one process, one JVM: every worker of xdist would start a Spark of its own
 	$(BIN)/pytest tests/streaming
 
 # docs/reference/ from the code; a test says when it is stale.

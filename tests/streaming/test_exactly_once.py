@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from broker_process import BrokerProcess, steady_port
+from conftest import QUICK_JAVA, QUICK_SPARK
 from pipeline_runs import WAIT_S_MAX, Bench, eventually, read_topic
 
 from headrace.streaming.progress import read_progress
@@ -178,7 +179,9 @@ def test_driver_and_broker_killed_together_at_a_random_moment_lose_and_double_no
         world.send(200)
         file = world.file("both")
         command = [sys.executable, "-m", "headrace.cli.main", "pipeline", "run", file, "--tables", tables,
-                   "--bootstrap", world.broker.bootstrap, "--master", "local[2]"]  # fmt: skip
+                   "--bootstrap", world.broker.bootstrap, "--master", "local[2]",
+                   "--conf", f"spark.driver.extraJavaOptions={QUICK_JAVA}",
+                   *(part for key, value in QUICK_SPARK.items() for part in ("--conf", f"{key}={value}"))]  # fmt: skip
         with open(tmp_path / "run.log", "wb") as log:
             driver = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         status = f"{tables}/.headrace/both/v1/run.json"

@@ -103,6 +103,11 @@ def _run(file: str, code: str) -> ModuleType:
         raise PipelineError(Place(error.filename or file, line), f"{error.msg}") from error
     except (Exception, SystemExit) as error:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        if "SESSION_OR_CONTEXT_NOT_EXISTS" in what:
+            what = (
+                "this line needs Spark, and the file is read before Spark starts; give a type as an object "
+                '(IntegerType(), not "int"), or do it inside a function of the pipeline'
+            )
         raise PipelineError(Place.of_error(error, file) or Place(file, 1), what) from error
     return module
 

@@ -62,6 +62,10 @@ def test_functions_of_a_module_beside_the_file_are_nodes_each_time_it_is_loaded(
         ("\nx = unknown_name", r"shop\.py:3: NameError: name 'unknown_name' is not defined"),
         ("import no_such_module_at_all", r"shop\.py:2: ModuleNotFoundError: No module named"),
         ("raise SystemExit(3)", r"shop\.py:2: SystemExit: 3"),
+        (
+            'from pyspark.sql import functions as F\n@F.udf("int")\ndef same(x):\n    return x',
+            r"shop\.py:[34]: this line needs Spark.*IntegerType\(\), not",
+        ),
         ('hr.topic("t", format="xml")', r"shop\.py:2: format='xml'"),
     ],
 )
