@@ -35,10 +35,10 @@ test: install
 	@$(MAKE) --no-print-directory --output-sync=target -j3 lint test-spark test-broker
 
 test-broker: install
-	$(BIN)/pytest -n 2 --dist loadfile --ignore tests/streaming
+	$(BIN)/pytest -n 4 --dist loadfile --ignore tests/streaming
 
-test-spark: install # one process, one JVM: every worker of xdist would start a Spark of its own
-	$(BIN)/pytest tests/streaming
+test-spark: install # each of the two has a Spark session of its own, which its tests share
+	$(BIN)/pytest -n 2 --dist loadfile tests/streaming
 
 # docs/reference/ from the code; a test says when it is stale.
 reference: install

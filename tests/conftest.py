@@ -7,8 +7,13 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["headrace.testing.plugin"]
+
+# No test is timed: on a machine with other work an example may take any time.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "headrace"
 

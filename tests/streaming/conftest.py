@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# Tests run each piece of code a few times only: the second compiler would cost more than it gives back.
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Tests run each piece of code a few times only: the second compiler would cost more than it gives back. With the first
+# alone Java keeps 48 MB for what it compiled, which these tests fill: it would throw code out and compile it again.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 # And a query over a few rows is over before code for it is generated and compiled.
 QUICK_SPARK = {
     "spark.sql.codegen.wholeStage": "false",
@@ -50,7 +51,7 @@ def shared_spark(tmp_path_factory: pytest.TempPathFactory, console: Path) -> Ite
     log = tmp_path_factory.mktemp("spark") / "spark.log"
     settings = SparkSettings(
         master="local[2]",
-        driver_memory="1536m",
+        driver_memory="2g",
         log_path=str(log),
         parallelism=1,
         extra={"spark.driver.extraJavaOptions": QUICK_JAVA, **QUICK_SPARK},
