@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import compaction
 import partitions
+import pipeline
 import stored
 from book import Book
 from turns import HEADRACE, KAFKA
@@ -188,6 +189,7 @@ def rows(book: Book, *, stored_gb: float, partition_count: int) -> list[Row]:
         *_stored_rows(book, stored_gb),
         *_partition_rows(book, partition_count),
         *_compaction_rows(book),
+        *_pipeline_rows(book),
     ]
     return [row for row in every if row.values]
 
@@ -256,6 +258,20 @@ def _compaction_rows(book: Book) -> Iterator[Row]:
             )
             label = f"while a log is compacted, {name}, {point}"
             yield Row(label=label, base=base, values=values, show=_micros, target=target, base_name="idle")
+
+
+def _pipeline_rows(book: Book) -> Iterator[Row]:
+    """Kafka's side is the same job by hand; the second row has the floor that does not depend on it."""
+    show, label = _rate("rows/s"), "pipeline: topic of 100-byte JSON to Delta, against a job by hand"
+    yield _row(book, pipeline.NAME, label, "rec_s", show, Target(1.0, True))
+    values = book.values(pipeline.NAME, HEADRACE, "rec_s")
+    yield Row(label="· by itself", base=[], values=values, show=show, target=Target(150_000, True, "rows/s"))
+    for figure, target in (("p50_ms", Target(1.0, False)), ("p95_ms", None)):
+        label = f"pipeline: from event to commit, {pipeline.STEADY_ROWS_S:,} rows/s, {figure[:3]}"
+        yield _row(book, pipeline.LATENCY, label, figure, _millis, target)
+    values = book.values(pipeline.QUERY, HEADRACE, "seconds")
+    label = "headrace table query of what the pipeline wrote"
+    yield Row(label=label, base=[], values=values, show=_seconds, target=Target(1.0, False, "s"))
 
 
 def _pair(book: Book, workload: str, label: str, lighter: str, heavier: str) -> Iterator[Row]:

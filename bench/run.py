@@ -18,6 +18,7 @@ import compaction
 import compare_rows
 import coordinated
 import partitions
+import pipeline
 import report
 import shared_tools
 import starting
@@ -37,10 +38,27 @@ NAMES = (
     stored.NAME,
     partitions.NAME,
     compaction.NAME,
+    pipeline.NAME,
 )
 COMPARED = {*compare_rows.NAMES, *clients.NAMES, *coordinated.NAMES}
-QUICK = {"rounds": 1, "seconds": 1.0, "records": 100_000, "warm": 3.0, "stored_gb": 0.1, "partitions": 500}
-FULL = {"rounds": 3, "seconds": 3.0, "records": 3_000_000, "warm": 60.0, "stored_gb": 5.0, "partitions": 10_000}
+QUICK = {
+    "rounds": 1,
+    "seconds": 1.0,
+    "records": 100_000,
+    "warm": 3.0,
+    "stored_gb": 0.1,
+    "partitions": 500,
+    "pipeline_rows": 300_000,
+}
+FULL = {
+    "rounds": 3,
+    "seconds": 3.0,
+    "records": 3_000_000,
+    "warm": 60.0,
+    "stored_gb": 5.0,
+    "partitions": 10_000,
+    "pipeline_rows": 6_000_000,
+}
 
 
 def options() -> argparse.Namespace:
@@ -114,6 +132,10 @@ def _run_stages(tools: shared_tools.SharedTools, book: Book, workspace: Workspac
     if compaction.NAME in chosen.wanted:
         stages[compaction.NAME] = lambda: compaction.run(
             tools, book, workspace, rounds=2 * chosen.rounds, seconds=chosen.seconds
+        )
+    if pipeline.NAME in chosen.wanted:
+        stages[pipeline.NAME] = lambda: pipeline.run(
+            tools, book, workspace, rounds=chosen.rounds, rows=chosen.pipeline_rows
         )
     for name, stage in stages.items():
         print(f"{name}", flush=True)

@@ -1,6 +1,6 @@
-"""One Spark session for every test under tests/streaming.
+"""One Spark session for every test under tests/streaming that the same worker runs.
 
-`make test` runs this directory in a pytest of its own, without xdist, so that there is one JVM and one start of it.
+`make test` runs this directory in a pytest of its own with two workers, so that there are two JVMs and two starts.
 Tests share the session: they use paths of their own, name their queries and views after themselves, and stop the
 queries that they start.
 """

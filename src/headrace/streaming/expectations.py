@@ -7,7 +7,7 @@ A predicate that is null is not true, so the row fails it. `fail` raises inside 
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ OBSERVED = "headrace.expected"
 # Found again in the text of Spark's exception, to tell this failure from all others.
 FAILED_MARK = "headrace expectation failed: "
 ROW_CHARS_MAX = 500
+LEDGER_BYTES_MAX = 1 << 20  # some five thousand batches one by one; what is older is kept as a sum
 CAN_BE_PARSED = "can be parsed"  # what every record of a topic is expected of
 
 
@@ -133,7 +134,26 @@ class Ledger:
         line = counts.line(expectations)
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(line + "\n")
+            bytes_now = file.tell()
         self._take(counts.batch, json.loads(line))
+        if bytes_now > LEDGER_BYTES_MAX:
+            self._fold()
+
+    def _fold(self) -> None:
+        """The older half of the lines becomes one with their sums: the file is bounded, the totals stay."""
+        entries = sorted(_entries(self._path).items())
+        middle = len(entries) // 2
+        if middle < 2:
+            return
+        sums = Totals()
+        for _, entry in entries[:middle]:
+            sums = sums.plus(entry, 1)
+        folded = {**entries[middle - 1][1], **asdict(sums)}
+        temporary = f"{self._path}.new"
+        with open(temporary, "w", encoding="utf-8") as file:
+            for entry in (folded, *(entry for _, entry in entries[middle:])):
+                file.write(json.dumps(entry) + "\n")
+        os.replace(temporary, self._path)
 
     def _take(self, batch: int, entry: dict[str, Any]) -> None:
         # Batches only go forward, so that only the last one can come again.

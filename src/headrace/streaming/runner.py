@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.core.errors import OperatorError
 from headrace.streaming.assembling import Assembled, Assembler
+from headrace.streaming.batch_parts import BatchParts
 from headrace.streaming.batch_writer import BatchWriter, Facts, Sink
 from headrace.streaming.check import Checked, check
 from headrace.streaming.declarations import (
@@ -294,7 +295,8 @@ class Runner:
                 config = client_config(self._settings.bootstrap, self._settings.kafka)
                 config.pop("logger")  # it stays on this side; workers have none
                 config.update(output.options)
-                return TopicSink(node, output, self.topic_of(output), config)
+                parts = BatchParts(self._layout.checkpoint_dir(self._version, node.name))
+                return TopicSink(node, output, self.topic_of(output), config, parts)
             case BatchOutput():
                 return UserSink(node, self._graph.file, assembled.statics, self._own_path)
         raise OperatorError(f"{node.name}: writes nothing")

@@ -1,14 +1,15 @@
 """A topic as the place where a node's batches go, each row exactly once.
 
-Rows are spread over a fixed number of tasks by a hash of their key, or of all of them where there is none, so that a
-batch that is run again falls into the same parts; `topic_task` writes each part in one transaction. Behind the rows of
-each part comes a mark, for a part without it is not whole.
+Rows are spread over as many tasks as the batch began with, by a hash of their key, or of all of them where there is
+none, so that a batch that is run again falls into the same parts; `topic_task` writes each part in one transaction.
+Behind the rows of each part comes a mark, for a part without it is not whole.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.streaming.assembling import stored
+from headrace.streaming.batch_parts import BatchParts
 from headrace.streaming.declarations import METADATA_COLUMNS, Node, TopicOutput
 from headrace.streaming.delta_writes import Stamp
 from headrace.streaming.expectations import kept
@@ -22,17 +23,21 @@ HEADERS = "array<struct<key: string, value: binary>>"
 
 
 class TopicSink:
-    def __init__(self, node: Node, output: TopicOutput, topic: str, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self, node: Node, output: TopicOutput, topic: str, config: Mapping[str, Any], parts: BatchParts
+    ) -> None:
         self._node = node
         self._output = output
         self._topic = topic
         self._config = dict(config)
+        self._batch_parts = parts
 
     def done(self, spark: "SparkSession", stamp: Stamp) -> bool:
         return False  # each task knows for its own part
 
     def write(self, frame: "DataFrame", stamp: Stamp) -> None:
-        parts = self._parts(kept(frame, self._node.expectations))
+        tasks = self._batch_parts.of(stamp.batch, self._output.tasks)
+        parts = self._parts(kept(frame, self._node.expectations), tasks)
         name, topic, config = stamp.app_id, self._topic, self._config
         batch, transactional = stamp.batch, stamp.transactional
 
@@ -53,11 +58,11 @@ class TopicSink:
 
         parts.mapInArrow(run, "rows bigint").collect()
 
-    def _parts(self, frame: "DataFrame") -> "DataFrame":
+    def _parts(self, frame: "DataFrame", tasks: int) -> "DataFrame":
         """(key, value, headers, last) in as many partitions as there are tasks, the mark behind all else."""
         from pyspark.sql import functions as F
 
-        tasks, output = self._output.tasks, self._output
+        output = self._output
         key, value, headers = record_columns(frame, output)
         order = self._order(frame)
         hashed = [key] if output.key else [key, value]

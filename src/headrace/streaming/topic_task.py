@@ -116,6 +116,9 @@ class _Transaction:
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 "partitioner": "murmur2_random",  # what Java's clients do, so that a key stays in its partition
                 "linger.ms": 5,
+                # Else librdkafka 2.16 forgets its brokers when all are gone for a moment, but may wait without end for
+                # one of them when it sends the offsets.
+                "metadata.recovery.strategy": "none",
             }
         )
         self._group = Consumer(

@@ -4,7 +4,7 @@
      "expectations": {"amount is positive": {"action": "quarantine", "failed": 2}}}
 
 A batch that is run again writes its line again, and the last line of a batch counts. A line that a crash cut short is
-skipped: its batch runs again.
+skipped: its batch runs again. When the file gets long, its older lines become one with their sums.
 """
 
 import json
