@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from headrace.cli.kafka.cluster import Cluster
     from headrace.cli.moments import Moment
 
-OFFSET_COMMIT, DELETE_GROUPS = 8, 42
+DELETE_GROUPS = 42
 GROUP_ID_NOT_FOUND = 69
-_BY_NAME_MAX = 9  # later versions of OffsetCommit name topics by id
 
 
 class Position(NamedTuple):
@@ -58,34 +57,6 @@ def delete_group(cluster: "Cluster", group: str) -> None:
     def ask() -> None:
         (result,) = connection.call(DELETE_GROUPS, {"groups_names": [group]}).results
         check(result.error_code)
-
-    cluster.patiently(ask)
-
-
-def commit_offsets(cluster: "Cluster", group: str, plan: Mapping[Place, int]) -> None:
-    topics: dict[str, list[dict[str, object]]] = {}
-    for (topic, number), offset in plan.items():
-        one: dict[str, object] = {
-            "partition_index": number,
-            "committed_offset": offset,
-            "committed_leader_epoch": -1,
-            "committed_metadata": "",
-        }
-        topics.setdefault(topic, []).append(one)
-    body = {
-        "group_id": group,
-        "generation_id_or_member_epoch": -1,
-        "member_id": "",
-        "group_instance_id": None,
-        "retention_time": -1,
-        "topics": [{"name": topic, "partitions": each} for topic, each in topics.items()],
-    }
-    _, connection = cluster.coordinator(group)
-
-    def ask() -> None:
-        for topic in connection.call(OFFSET_COMMIT, body, _BY_NAME_MAX).topics:
-            for each in topic.partitions:
-                check(each.error_code)
 
     cluster.patiently(ask)
 

@@ -58,8 +58,8 @@ def reset(
     if bool(topics) == all_topics:
         raise click.UsageError("give either --topic or --all-topics")
     with reach.cluster() as cluster:
-        from headrace.cli.group_requests import commit_offsets
         from headrace.cli.kafka.group_facts import committed_offsets
+        from headrace.cli.kafka.offset_commit import commit_offsets
 
         before = {place: held.offset for place, held in committed_offsets(cluster, group).items()}
         if all_topics and not before:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.files import Disk
 from headrace.streaming.declarations import Expectation
 
 if TYPE_CHECKING:
@@ -149,11 +150,8 @@ class Ledger:
         for _, entry in entries[:middle]:
             sums = sums.plus(entry, 1)
         folded = {**entries[middle - 1][1], **asdict(sums)}
-        temporary = f"{self._path}.new"
-        with open(temporary, "w", encoding="utf-8") as file:
-            for entry in (folded, *(entry for _, entry in entries[middle:])):
-                file.write(json.dumps(entry) + "\n")
-        os.replace(temporary, self._path)
+        lines = [json.dumps(entry) + "\n" for entry in (folded, *(entry for _, entry in entries[middle:]))]
+        Disk().replace_file(self._path, "".join(lines).encode())
 
     def _take(self, batch: int, entry: dict[str, Any]) -> None:
         # Batches only go forward, so that only the last one can come again.

@@ -7,11 +7,12 @@ from headrace.cli.kafka import group_reset, group_tables
 from headrace.cli.kafka.cluster import Cluster
 from headrace.cli.kafka.group_facts import GroupFacts, committed_offsets, describe_group, list_groups
 from headrace.cli.kafka.kafka_errors import KafkaError, check
+from headrace.cli.kafka.offset_commit import commit_offsets
 from headrace.cli.kafka.offset_lookup import LATEST, Place, leaders, offsets_at
 from headrace.cli.kafka.options import Given
 from headrace.cli.kafka.tool import ToolError, UsageError
 
-OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE = 8, 42, 47
+DELETE_GROUPS, OFFSET_DELETE = 42, 47
 STATES = (
     "PreparingRebalance",
     "CompletingRebalance",
@@ -22,7 +23,6 @@ STATES = (
     "Reconciling",
 )
 _REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
-_BY_NAME_MAX = 9  # later versions of OffsetCommit name topics by id
 _GROUP_ID_NOT_FOUND = 69
 _PARTITION_LEVEL = frozenset({3, 29, 86})
 
@@ -156,7 +156,7 @@ def reset_offsets(cluster: Cluster, given: Given) -> int:
         try:
             plans[group] = group_reset.plan(cluster, given, group)
             if given.has("execute"):
-                _commit(cluster, group, plans[group])
+                commit_offsets(cluster, group, plans[group])
         except KafkaError as error:
             raise ToolError(str(error)) from error  # Kafka's tool names no exception here
     if given.has("export"):
@@ -174,31 +174,6 @@ def _state_of(cluster: Cluster, group: str) -> str:
         if error.code != _GROUP_ID_NOT_FOUND:
             raise
         return "Dead"
-
-
-def _commit(cluster: Cluster, group: str, plan: dict[Place, int]) -> None:
-    if not plan:
-        return
-    topics: dict[str, list[dict[str, object]]] = {}
-    for (topic, number), offset in plan.items():
-        one: dict[str, object] = {"partition_index": number, "committed_offset": offset, "committed_metadata": ""}
-        topics.setdefault(topic, []).append(one | {"committed_leader_epoch": -1})
-    body = {
-        "group_id": group,
-        "generation_id_or_member_epoch": -1,
-        "member_id": "",
-        "group_instance_id": None,
-        "retention_time": -1,
-        "topics": [{"name": topic, "partitions": each} for topic, each in topics.items()],
-    }
-    _, connection = cluster.coordinator(group)
-
-    def ask() -> None:
-        for topic in connection.call(OFFSET_COMMIT, body, _BY_NAME_MAX).topics:
-            for each in topic.partitions:
-                check(each.error_code)
-
-    cluster.patiently(ask)
 
 
 def delete_offsets(cluster: Cluster, given: Given) -> int:
