@@ -24,6 +24,7 @@ from headrace.tables.layout import (
     tables_root,
 )
 from headrace.tables.links import LOCK_WAIT_SECONDS_MAX, LinkDisk, LockedError
+from headrace.tables.storage import is_url, storage_of
 from headrace.tables.mending import Mending, code_hash, facts_of, followed, mend
 from headrace.tables.versions import Interval, Version, Versions, ms_of_time, time_of_ms
 
@@ -51,7 +52,12 @@ class Catalog:
         disk: LinkDisk | None = None,
     ) -> "Catalog":
         """A pipeline that never ran has a catalog without versions; nothing is written for it."""
-        catalog = cls(PipelineLayout.of(tables_dir, pipeline), clock=clock or SystemClock(), disk=disk or LinkDisk())
+        layout, clock = PipelineLayout.of(tables_dir, pipeline), clock or SystemClock()
+        if is_url(layout.tables_dir):
+            from headrace.tables.store_catalog import StoreCatalog
+
+            cls = StoreCatalog
+        catalog = cls(layout, clock=clock, disk=disk or LinkDisk())
         catalog.refresh()
         return catalog
 
@@ -127,8 +133,7 @@ class Catalog:
                 self._write(self._versions.with_version(version))
             if code is not None:
                 # The file is the truth; the hash in the catalog follows it when the change is settled.
-                self._disk.replace_file(self.layout.code_file(number), _bytes(code))
-                self._disk.sync_directory(self.layout.version_dir(number))
+                self._write_code(number, asas_bytes(code))
             self._settle()
         return self.version(number)
 
@@ -211,9 +216,13 @@ class Catalog:
         self._disk.sync_directory(self.layout.root)
         self._versions = versions
 
+    def _write_code(self, number: int, code: bytes) -> None:
+        self._disk.replace_file(self.layout.code_file(number), code)
+        self._disk.sync_directory(self.layout.version_dir(number))
+
     def _begin(self, code: str | bytes, tables: Iterable[str], note: str) -> int:
         """The catalog knows a version before its directory exists, so that no directory is ever without an owner."""
-        data, number = _bytes(code), self._versions.number_next
+        data, number = as_bytes(code), self._versions.number_next
         version = Version(
             number=number,
             state="building",
@@ -260,7 +269,7 @@ class Catalog:
     def _checked(self, tables: Iterable[str]) -> tuple[str, ...]:
         """Table names that this pipeline may have: nobody else's, and nothing else stands at their stable paths."""
         names = tuple(sorted({check_table_name(name) for name in tables}))
-        owners = table_owners(self.layout.tables_dir, self._disk, without=self.pipeline)
+        owners = table_owners(self.layout.tables_dir, without=self.pipeline)
         for name in names:
             path = self.layout.stable_path(name)
             if name in owners:
@@ -279,25 +288,23 @@ class Catalog:
 
 def pipelines(tables_dir: str | os.PathLike[str]) -> tuple[str, ...]:
     """The pipelines that keep tables in a directory."""
-    hidden = os.path.join(tables_root(tables_dir), HIDDEN)
-    try:
-        names = os.listdir(hidden)
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
-    return tuple(sorted(name for name in names if os.path.isfile(os.path.join(hidden, name, "catalog.json"))))
+    root = tables_root(tables_dir)
+    hidden, storage = os.path.join(root, HIDDEN), storage_of(root)
+    if is_url(root):
+        return tuple(name for name in storage.names(hidden) if "catalog.json" in storage.names(f"{hidden}/{name}"))
+    return tuple(name for name in storage.names(hidden) if os.path.isfile(os.path.join(hidden, name, "catalog.json")))
 
 
-def table_owners(tables_dir: str, disk: LinkDisk | None = None, *, without: str | None = None) -> dict[str, str]:
+def table_owners(tables_dir: str, *, without: str | None = None) -> dict[str, str]:
     """Which pipeline each table name belongs to."""
-    disk = disk or LinkDisk()
     owners: dict[str, str] = {}
     for pipeline in pipelines(tables_dir):
         path = PipelineLayout.of(tables_dir, pipeline).catalog_file
-        data = disk.read_file(path) if pipeline != without else None
+        data = storage_of(path).read(path) if pipeline != without else None
         if data is not None:
             owners.update(dict.fromkeys(Versions.from_json(data, path).owned_tables(), pipeline))
     return owners
 
 
-def _bytes(code: str | bytes) -> bytes:
+def as_bytes(code: str | bytes) -> bytes:
     return code.encode() if isinstance(code, str) else code
