@@ -1,7 +1,7 @@
 """The same file on a standalone cluster: a change of address, and nothing else.
 
-The jars reach the executors, and so does this Python with its Kafka client: a topic is written by the executors. So do the modules beside the file,
-whose functions the workers import.
+The jars reach the executors, and so does this Python with its Kafka client: a topic is written by the executors. So do
+the modules beside the file, whose functions the workers import.
 """
 
 from __future__ import annotations
