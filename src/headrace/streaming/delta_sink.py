@@ -47,9 +47,15 @@ class Batch:
 class UserSink:
     """The user's function writes; its Delta writes carry the batch's transaction."""
 
-    def __init__(self, node: Node, file: str, statics: "dict[str, DataFrame]", path_of: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        files: frozenset[str],
+        statics: "dict[str, DataFrame]",
+        path_of: Callable[[str], str],
+    ) -> None:
         self._node = node
-        self._file = file
+        self._files = files
         self._statics = statics
         self._path_of = path_of
 
@@ -65,7 +71,7 @@ class UserSink:
             arguments[BATCH_ARGUMENT] = Batch(id=stamp.batch, path=self._path_of)  # type: ignore[assignment]
         try:
             with stamped(rows.sparkSession, stamp):
-                call_user(node, self._file, lambda: node.function(**arguments))
+                call_user(node, self._files, lambda: node.function(**arguments))
             # A function that wrote nothing, or whose writes were all there, has not run the batch.
             rows.write.format("noop").mode("overwrite").save()
         finally:

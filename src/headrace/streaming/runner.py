@@ -38,6 +38,7 @@ from headrace.streaming.run_settings import RunSettings
 from headrace.streaming.schemas import Schemas
 from headrace.streaming.supervision import Patience
 from headrace.streaming.topic_sink import TopicSink
+from headrace.streaming.worker_code import WorkerCode
 from headrace.tables.layout import PipelineLayout
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Runner:
             pipeline=graph.pipeline, version=version, file=loaded.file, bootstrap=settings.bootstrap, once=settings.once
         )
         self._nodes: list[NodeRun] = []
-        _ship(loaded)
+        self._worker_code = WorkerCode(spark, loaded, version)
 
     def stop(self) -> None:
         """Can be called from anywhere, a signal handler too: the loop ends at its next turn."""
@@ -212,6 +213,7 @@ class Runner:
     def _start(self, node: Node, ledger: Ledger) -> "tuple[StreamingQuery, Started]":
         if self._checked is None:
             raise OperatorError("prepare() comes before run()")
+        self._worker_code.use()
         assembled = self._assembler.assemble(node.name)
         output = node.output
         if isinstance(output, TopicOutput) and output.latency == "realtime":
@@ -298,7 +300,7 @@ class Runner:
                 parts = BatchParts(self._layout.checkpoint_dir(self._version, node.name))
                 return TopicSink(node, output, self.topic_of(output), config, parts)
             case BatchOutput():
-                return UserSink(node, self._graph.file, assembled.statics, self._own_path)
+                return UserSink(node, self._graph.files, assembled.statics, self._own_path)
         raise OperatorError(f"{node.name}: writes nothing")
 
     def _tables_read(self, name: str) -> Iterator[tuple[str, str, str]]:
@@ -322,11 +324,3 @@ class Runner:
 
     def _table_paths(self, name: str) -> dict[str, str]:
         return {identity: path for identity, _, path in self._tables_read(name)}
-
-
-def _ship(loaded: Loaded) -> None:
-    """What the user's functions hold goes to the workers by value: they cannot import the user's file."""
-    from pyspark.cloudpickle import register_pickle_by_value
-
-    for module in loaded.modules:
-        register_pickle_by_value(module)

@@ -24,8 +24,9 @@ from headrace.tables.layout import (
     tables_root,
 )
 from headrace.tables.links import LOCK_WAIT_SECONDS_MAX, LinkDisk, LockedError
+from headrace.tables.mending import Mending, facts_of, followed, mend
 from headrace.tables.storage import is_url, storage_of
-from headrace.tables.mending import Mending, code_hash, facts_of, followed, mend
+from headrace.tables.version_code import VersionCode, read_version_code, write_version_code
 from headrace.tables.versions import Interval, Version, Versions, ms_of_time, time_of_ms
 
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -102,7 +103,18 @@ class Catalog:
     def version(self, number: int) -> Version:
         return self._versions.get(number)
 
-    def create_first(self, code: str | bytes, tables: Iterable[str], *, note: str = "") -> Version:
+    def code(self, number: int) -> VersionCode:
+        """What a version runs."""
+        code = read_version_code(self.layout.version_dir(number), self._disk)
+        if code is None:
+            raise OperatorError(f"{self.layout.code_file(number)}: missing; put it back, or discard the version")
+        return code
+
+    def code_files(self, number: int) -> tuple[str, str]:
+        """The file of a version's code and the directory of its modules, on this machine."""
+        return self.layout.code_file(number), self.layout.modules_dir(number)
+
+    def create_first(self, code: str | bytes | VersionCode, tables: Iterable[str], *, note: str = "") -> Version:
         """The first version, live at once."""
         with self._changing():
             live = self._versions.live
@@ -114,7 +126,7 @@ class Catalog:
             self._move_to(number)
         return self.version(number)
 
-    def begin_version(self, code: str | bytes, tables: Iterable[str], *, note: str = "") -> Version:
+    def begin_version(self, code: str | bytes | VersionCode, tables: Iterable[str], *, note: str = "") -> Version:
         """The next version, in state building, in an empty directory of its own."""
         with self._changing():
             if self._versions.live is None:
@@ -124,7 +136,9 @@ class Catalog:
             number = self._begin(code, tables, note)
         return self.version(number)
 
-    def declare(self, number: int, *, tables: Iterable[str] | None = None, code: str | bytes | None = None) -> Version:
+    def declare(
+        self, number: int, *, tables: Iterable[str] | None = None, code: str | bytes | VersionCode | None = None
+    ) -> Version:
         """Code or tables of a version that goes on: a table was added, or a line changed that its state allows."""
         with self._changing():
             version = self._usable(number)
@@ -132,8 +146,8 @@ class Catalog:
                 version = replace(version, tables=self._checked(tables))
                 self._write(self._versions.with_version(version))
             if code is not None:
-                # The file is the truth; the hash in the catalog follows it when the change is settled.
-                self._write_code(number, asas_bytes(code))
+                # The files are the truth; the hash in the catalog follows them when the change is settled.
+                self._write_code(number, VersionCode.of(code))
             self._settle()
         return self.version(number)
 
@@ -216,29 +230,30 @@ class Catalog:
         self._disk.sync_directory(self.layout.root)
         self._versions = versions
 
-    def _write_code(self, number: int, code: bytes) -> None:
-        self._disk.replace_file(self.layout.code_file(number), code)
-        self._disk.sync_directory(self.layout.version_dir(number))
-
-    def _begin(self, code: str | bytes, tables: Iterable[str], note: str) -> int:
+    def _begin(self, code: str | bytes | VersionCode, tables: Iterable[str], note: str) -> int:
         """The catalog knows a version before its directory exists, so that no directory is ever without an owner."""
-        data, number = as_bytes(code), self._versions.number_next
+        given, number = VersionCode.of(code), self._versions.number_next
         version = Version(
             number=number,
             state="building",
             created_at=time_of_ms(self._clock.now_ms()),
-            code_sha256=code_hash(data),
+            code_sha256=given.sha256,
             note=note,
             tables=self._checked(tables),
         )
         self._write(self._versions.with_version(version))
+        self._make_directory(number, given)
+        return number
+
+    def _make_directory(self, number: int, code: VersionCode) -> None:
         staging = os.path.join(self.layout.root, f"{STAGING_PREFIX}v{number}")
         self._disk.make_directory(staging)
-        self._disk.replace_file(os.path.join(staging, "pipeline.py"), data)
-        self._disk.sync_directory(staging)
+        write_version_code(staging, code, self._disk)
         self._disk.rename(staging, self.layout.version_dir(number))
         self._disk.sync_directory(self.layout.root)
-        return number
+
+    def _write_code(self, number: int, code: VersionCode) -> None:
+        write_version_code(self.layout.version_dir(number), code, self._disk)
 
     def _move_to(self, number: int) -> None:
         live, version = self._versions.live, self._versions.get(number)
@@ -304,7 +319,3 @@ def table_owners(tables_dir: str, *, without: str | None = None) -> dict[str, st
         if data is not None:
             owners.update(dict.fromkeys(Versions.from_json(data, path).owned_tables(), pipeline))
     return owners
-
-
-def as_bytes(code: str | bytes) -> bytes:
-    return code.encode() if isinstance(code, str) else code

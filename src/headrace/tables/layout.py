@@ -3,7 +3,7 @@
     <tables>/<name>                            -> .headrace/<pipeline>/live/<name>   the stable path, a symbolic link
     <tables>/.headrace/<pipeline>/live         -> v2                                one rename cuts all tables over
     <tables>/.headrace/<pipeline>/catalog.json
-    <tables>/.headrace/<pipeline>/v2/          pipeline.py, run.json
+    <tables>/.headrace/<pipeline>/v2/          pipeline.py, _code/ (modules beside it), run.json
     <tables>/.headrace/<pipeline>/v2/<name>/   a Delta table
     <tables>/.headrace/<pipeline>/v2/_checkpoints/<node>/, _quarantine/<node>/, _expectations/<node>.jsonl
 
@@ -23,6 +23,8 @@ LIVE = "live"
 QUARANTINE = "_quarantine"
 EXPECTATIONS = "_expectations"
 CHECKPOINTS = "_checkpoints"
+CODE = "pipeline.py"
+MODULES = "_code"
 TRASH_PREFIX = ".trash-"
 STAGING_PREFIX = ".staging-"
 NAME_BYTES_MAX = 200  # below the 255 of a file name, with room for what is put before and behind it
@@ -103,7 +105,10 @@ class PipelineLayout:
         return os.path.join(self.root, f"v{version}")
 
     def code_file(self, version: int) -> str:
-        return os.path.join(self.version_dir(version), "pipeline.py")
+        return os.path.join(self.version_dir(version), CODE)
+
+    def modules_dir(self, version: int) -> str:
+        return os.path.join(self.version_dir(version), MODULES)
 
     def run_file(self, version: int) -> str:
         return os.path.join(self.version_dir(version), "run.json")

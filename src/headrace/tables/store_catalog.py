@@ -5,20 +5,26 @@ only if nobody replaced it since it was read. What a version's directory holds i
 version, and removed after the catalog has discarded it, so that a process killed in between leaves nothing unowned.
 """
 
+import os
+import shutil
+import tempfile
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from headrace.core.errors import OperatorError
-from headrace.tables.catalog import Catalog, as_bytes, table_owners
-from headrace.tables.layout import check_table_name
-from headrace.tables.mending import INTERRUPTED, code_hash
+from headrace.tables.catalog import Catalog, table_owners
+from headrace.tables.layout import CODE, MODULES, check_table_name
+from headrace.tables.mending import INTERRUPTED
 from headrace.tables.object_store import ObjectStore, object_store
+from headrace.tables.version_code import VersionCode, write_version_code
 from headrace.tables.versions import Version, Versions, ms_of_time, time_of_ms
 
 
 # A version whose code is not there after this long was begun by a process that died.
 BEGINNING_MS_MAX: Final = 60_000
+CODE_OBJECT: Final = "code.json"
 
 
 class StoreCatalog(Catalog):
@@ -57,28 +63,34 @@ class StoreCatalog(Catalog):
             if (
                 version.state == "building"
                 and age_ms > BEGINNING_MS_MAX
-                and self._store.read(self.layout.code_file(version.number)) is None
+                and self._store.read(self._code_object(version.number)) is None
             ):
                 self._write(self._versions.discarded(version.number, INTERRUPTED))
             if self._versions.get(version.number).state == "discarded" and self._store.names(directory):
                 self._store.remove_tree(directory)
 
-    def _begin(self, code: str | bytes, tables: Iterable[str], note: str) -> int:
-        data, number = as_bytes(code), self._versions.number_next
-        version = Version(
-            number=number,
-            state="building",
-            created_at=time_of_ms(self._clock.now_ms()),
-            code_sha256=code_hash(data),
-            note=note,
-            tables=self._checked(tables),
-        )
-        self._write(self._versions.with_version(version))
-        self._write_code(number, data)
-        return number
+    def _make_directory(self, number: int, code: VersionCode) -> None:
+        self._write_code(number, code)
 
-    def _write_code(self, number: int, code: bytes) -> None:
-        self._store.write(self.layout.code_file(number), code)
+    def _write_code(self, number: int, code: VersionCode) -> None:
+        self._store.write(self._code_object(number), code.to_json())
+
+    def _code_object(self, number: int) -> str:
+        """One object, so that it is there whole or not at all."""
+        return f"{self.layout.version_dir(number)}/{CODE_OBJECT}"
+
+    def code(self, number: int) -> VersionCode:
+        data = self._store.read(self._code_object(number))
+        if data is None:
+            raise OperatorError(f"{self._code_object(number)}: missing; put it back, or discard the version")
+        return VersionCode.from_json(data, self._code_object(number))
+
+    def code_files(self, number: int) -> tuple[str, str]:
+        """A copy for as long as this process runs."""
+        directory = tempfile.mkdtemp(prefix="headrace-code-")
+        weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+        write_version_code(directory, self.code(number), self._disk)
+        return os.path.join(directory, CODE), os.path.join(directory, MODULES)
 
     def _move_to(self, number: int) -> None:
         live, version = self._versions.live, self._versions.get(number)
