@@ -5,14 +5,13 @@ A predicate that is null is not true, so the row fails it. `fail` raises inside 
 """
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.files import Disk
 from headrace.streaming.declarations import Expectation
+from headrace.tables.storage import storage_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -123,7 +122,7 @@ class Ledger:
         self._path = path
         self._totals = Totals()
         self._last: tuple[int, dict[str, Any]] | None = None
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        self._storage = storage_of(path)
         for batch, entry in sorted(_entries(path).items()):
             self._take(batch, entry)
 
@@ -133,9 +132,7 @@ class Ledger:
 
     def add(self, counts: Counts, expectations: tuple[Expectation, ...]) -> None:
         line = counts.line(expectations)
-        with open(self._path, "a", encoding="utf-8") as file:
-            file.write(line + "\n")
-            bytes_now = file.tell()
+        bytes_now = self._storage.append(self._path, f"{line}\n".encode())
         self._take(counts.batch, json.loads(line))
         if bytes_now > LEDGER_BYTES_MAX:
             self._fold()
@@ -151,7 +148,7 @@ class Ledger:
             sums = sums.plus(entry, 1)
         folded = {**entries[middle - 1][1], **asdict(sums)}
         lines = [json.dumps(entry) + "\n" for entry in (folded, *(entry for _, entry in entries[middle:]))]
-        Disk().replace_file(self._path, "".join(lines).encode())
+        self._storage.write(self._path, "".join(lines).encode())
 
     def _take(self, batch: int, entry: dict[str, Any]) -> None:
         # Batches only go forward, so that only the last one can come again.
@@ -185,16 +182,12 @@ class Totals:
 
 def _entries(path: str) -> dict[int, dict[str, Any]]:
     entries: dict[int, dict[str, Any]] = {}
-    try:
-        with open(path, encoding="utf-8") as file:
-            for line in file:
-                try:
-                    entry = json.loads(line)
-                    entries[int(entry["batch"])] = entry
-                except (ValueError, KeyError, TypeError):
-                    continue  # the last line of a process that was killed while it wrote
-    except OSError:
-        pass
+    for line in (storage_of(path).read(path) or b"").splitlines():
+        try:
+            entry = json.loads(line)
+            entries[int(entry["batch"])] = entry
+        except (ValueError, KeyError, TypeError):
+            continue  # the last line of a process that was killed while it wrote
     return entries
 
 

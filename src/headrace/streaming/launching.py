@@ -5,18 +5,20 @@ A version is run by one process at a time; the lock is the kernel's, so that it 
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headrace.core.errors import OperatorError
 from headrace.streaming.graph import Graph, make_graph
+from headrace.streaming.lease import Lease
 from headrace.streaming.loading import Loaded, changed_files, load
 from headrace.streaming.progress import read_progress
 from headrace.streaming.starting import Starting, starting
 from headrace.tables.catalog import Catalog, pipelines
+from headrace.tables.storage import is_url
 
-LOCK_NAME = "run.lock"
+LOCK_NAME, LEASE_NAME = "run.lock", "run.lease"
 NOTE_PREFIX = "from "
 CHANGED_SHOWN_MAX = 5
 
@@ -118,9 +120,23 @@ def table_names(graph: Graph) -> list[str]:
     return [node.name for node in graph.tables]
 
 
+def _lease(catalog: Catalog, version: int) -> Lease:
+    return Lease(f"{catalog.layout.version_dir(version)}/{LEASE_NAME}")
+
+
 @contextmanager
-def exclusive(catalog: Catalog, version: int) -> Iterator[None]:
-    """Only one process runs a version; whoever comes second is told who was first."""
+def exclusive(catalog: Catalog, version: int) -> Iterator[Callable[[], str | None]]:
+    """Only one process runs a version; whoever comes second is told who was first. What it gives says why to stop."""
+    if is_url(catalog.layout.root):
+        lease = _lease(catalog, version)
+        if (other := lease.take()) is not None:
+            raise OperatorError(
+                f"{catalog.pipeline}: version {version} is run already by process {other.pid} on {other.host}; "
+                f"stop that one there with: headrace pipeline stop {catalog.pipeline}"
+            )
+        with lease.kept():
+            yield lambda: lease.lost
+        return
     path = os.path.join(catalog.layout.version_dir(version), LOCK_NAME)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -133,13 +149,15 @@ def exclusive(catalog: Catalog, version: int) -> Iterator[None]:
                 f"{catalog.pipeline}: version {version} is run already{who}; "
                 f"stop that one with: headrace pipeline stop {catalog.pipeline}"
             ) from None
-        yield
+        yield lambda: None
     finally:
         os.close(descriptor)
 
 
 def is_running(catalog: Catalog, version: int) -> bool:
     """Whether some process holds the version's lock."""
+    if is_url(catalog.layout.root):
+        return _lease(catalog, version).holder() is not None
     path = os.path.join(catalog.layout.version_dir(version), LOCK_NAME)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -18,6 +18,7 @@ from headrace.streaming.kafka import BrokerAwayError, TopicMissingError
 from headrace.streaming.progress import NodeProgress, now_text
 from headrace.streaming.supervision import Failure, Patience, classify, wait_s
 from headrace.tables.provenance import Source
+from headrace.tables.storage import storage_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -221,8 +222,5 @@ def _offsets(last: Any) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
 
 def table_version(path: str) -> int | None:
     """The last version of a Delta table, by the names of its commits."""
-    try:
-        names = os.listdir(os.path.join(path, "_delta_log"))
-    except OSError:
-        return None
+    names = storage_of(path).names(os.path.join(path, "_delta_log"))
     return max((int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit()), default=None)

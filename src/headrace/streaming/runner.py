@@ -4,9 +4,11 @@ It owns the queries and the run's state; the tables belong to Delta, the offsets
 created before anything starts, so that every stream has something to read. One thread looks at all nodes in turn.
 """
 
-import os
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.core.errors import OperatorError
@@ -32,7 +34,7 @@ from headrace.streaming.lag import Lag
 from headrace.streaming.loading import Loaded
 from headrace.streaming.node_run import NodeRun, Started
 from headrace.streaming.progress import RunProgress
-from headrace.streaming.reading import StreamReader, table_path
+from headrace.streaming.reading import StreamReader, real_path, table_path
 from headrace.streaming.realtime import RealtimeState, Together, start_quarantine, start_realtime
 from headrace.streaming.run_settings import RunSettings
 from headrace.streaming.schemas import Schemas
@@ -40,6 +42,8 @@ from headrace.streaming.supervision import Patience
 from headrace.streaming.topic_sink import TopicSink
 from headrace.streaming.worker_code import WorkerCode
 from headrace.tables.layout import PipelineLayout
+from headrace.tables.object_store import StoreError
+from headrace.tables.storage import is_delta, storage_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,6 +86,7 @@ class Runner:
             pipeline=graph.pipeline, version=version, file=loaded.file, bootstrap=settings.bootstrap, once=settings.once
         )
         self._nodes: list[NodeRun] = []
+        self._reported_at = -math.inf
         self._worker_code = WorkerCode(spark, loaded, version)
 
     def stop(self) -> None:
@@ -146,7 +151,7 @@ class Runner:
                     node.step()
                 self._lag.look(self._nodes)
                 self.progress.caught_up = self._lag.caught_up
-                self.progress.write(path)
+                self._report(path)
                 on_progress(self.progress)
                 if all(node.ended for node in self._nodes):
                     break
@@ -164,6 +169,14 @@ class Runner:
             self.progress.write(path)
         on_progress(self.progress)
         return self.progress
+
+    def _report(self, path: str) -> None:
+        """A store that is away for a moment is no reason to stop; the report after the last batch is written anyway."""
+        now = time.monotonic()
+        if now - self._reported_at >= storage_of(path).replace_s_min:
+            self._reported_at = now
+            with suppress(StoreError):
+                self.progress.write(path)
 
     def topic_of(self, output: TopicOutput) -> str:
         """The first version writes the topic itself; later ones write beside it."""
@@ -199,7 +212,7 @@ class Runner:
             return
         schema = checked.schema(node.name)
         changes = output.change_feed or self._graph.reads_changes_of(node.name)
-        if not os.path.isdir(os.path.join(path, "_delta_log")):
+        if not is_delta(path):
             create_table(self._spark, path, schema, output, change_feed=changes)
             return
         differences = schema_differences(self._spark.read.format("delta").load(path).schema, schema)
@@ -313,7 +326,7 @@ class Runner:
                 table, path = edge.node, self._own_path(edge.node)
             elif isinstance(edge.source, TableStream):
                 table = edge.source.table
-                path = os.path.realpath(table_path(self._layout.tables_dir, table))
+                path = real_path(table_path(self._layout.tables_dir, table))
             else:
                 continue
             log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, path)

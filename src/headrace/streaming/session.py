@@ -91,7 +91,7 @@ def _start(settings: SparkSettings, say: Callable[[str], None]) -> _Running:
     check_spark_installed()
     _check_master(settings)
     java = find_java()
-    jars = ready_jars(lambda: java, say=say)
+    jars = ready_jars(lambda: java, s3=settings.s3, say=say)
     log = os.path.abspath(settings.log_path) if settings.log_path else new_log_path()
     scratch = Scratch(settings.scratch)
     gateway: Gateway | None = None

@@ -144,9 +144,11 @@ class Catalog:
             version = self._usable(number)
             if tables is not None:
                 version = replace(version, tables=self._checked(tables))
-                self._write(self._versions.with_version(version))
             if code is not None:
-                # The files are the truth; the hash in the catalog follows them when the change is settled.
+                # The files are the truth; a hash that is not theirs is put right when the change is settled.
+                version = replace(version, code_sha256=VersionCode.of(code).sha256)
+            self._write(self._versions.with_version(version))
+            if code is not None:
                 self._write_code(number, VersionCode.of(code))
             self._settle()
         return self.version(number)

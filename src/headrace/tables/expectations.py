@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from headrace.tables.storage import storage_of
 from headrace.tables.versions import time_of, time_text
 
 
@@ -54,14 +55,10 @@ class Summary:
 def read_outcomes(path: str) -> list[BatchOutcome]:
     """In the order of their batches; [] if the node has written none."""
     batches: dict[int, BatchOutcome] = {}
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                outcome = _outcome(line)
-                if outcome is not None:
-                    batches[outcome.batch] = outcome
-    except FileNotFoundError:
-        return []
+    for line in (storage_of(path).read(path) or b"").decode(errors="replace").splitlines():
+        outcome = _outcome(line)
+        if outcome is not None:
+            batches[outcome.batch] = outcome
     return [batches[batch] for batch in sorted(batches)]
 
 

@@ -8,7 +8,7 @@ AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, …), so that Spark,
 import functools
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 SCHEME = "s3://"
 ENDPOINT = "AWS_ENDPOINT_URL"
 REGION_DEFAULT = "us-east-1"
+_REFUSALS = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "credential")
 _RETRIES_MAX, _RETRY_S_MAX = 3, 20
 
 
@@ -82,7 +83,7 @@ class ObjectStore:
             except FileNotFoundError:
                 return None
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, data: bytes, *, safe: bool = True) -> None:
         import obstore
 
         with self._said(path):
@@ -124,15 +125,23 @@ class ObjectStore:
     def remove(self, path: str) -> None:
         import obstore
 
-        with self._said(path), _missing_is_fine():
+        with self._said(path), suppress(FileNotFoundError):
             obstore.delete(self._store, self._key(path))
 
     def remove_tree(self, path: str) -> None:
-        import obstore
+        """By Arrow's S3: Hadoop marks directories by objects whose names end in a slash, which obstore cannot name."""
+        from pyarrow import fs
 
-        with self._said(path), _missing_is_fine():
-            for some in obstore.list(self._store, self._key(path), chunk_size=1000):
-                obstore.delete(self._store, [each["path"] for each in some])
+        where = endpoint(os.environ)
+        scheme, _, host = where.partition("://") if where is not None else ("https", "", None)
+        region = (delta_options(path) or {})["aws_region"]
+        files = fs.S3FileSystem(region=region, endpoint_override=host, scheme=scheme)
+        try:
+            files.delete_dir(path.removeprefix(SCHEME))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StoreError(f"{path}: {_reason(error)}; {_remedy(str(error))}") from error
 
     def _key(self, path: str) -> str:
         bucket, key = split_url(path)
@@ -149,14 +158,6 @@ class ObjectStore:
             yield
         except BaseError as error:
             raise StoreError(f"{path}: {_reason(error)}; {_remedy(str(error))}") from error
-
-
-@contextmanager
-def _missing_is_fine() -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        pass
 
 
 @functools.cache
@@ -195,6 +196,6 @@ def _reason(error: Exception) -> str:
 def _remedy(text: str) -> str:
     if "NoSuchBucket" in text:
         return "make the bucket first"
-    if any(word in text for word in ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "credential")):
+    if any(word in text for word in _REFUSALS):
         return "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY to those of someone who may read and write there"
     return f"look at {ENDPOINT}, AWS_REGION and the network"

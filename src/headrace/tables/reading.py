@@ -89,7 +89,9 @@ def attach(connection: "DuckDBPyConnection", view: str, snapshot: Snapshot) -> N
 
     if is_url(snapshot.path) and _is_plain(snapshot.table):
         # DuckDB asks it for the columns and the rows that a query needs.
-        connection.register(unquoted(view), snapshot.table.to_pyarrow_dataset())
+        name = f"headrace_dataset_{id(snapshot)}"
+        connection.register(name, snapshot.table.to_pyarrow_dataset())
+        connection.execute(f"create or replace view {view} as from {name}")
         return
     select = _parquet_select(snapshot)
     if select is not None:

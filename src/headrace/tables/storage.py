@@ -20,7 +20,8 @@ class Storage(Protocol):
     def read(self, path: str) -> bytes | None:
         """None when there is none."""
 
-    def write(self, path: str, data: bytes) -> None: ...
+    def write(self, path: str, data: bytes, *, safe: bool = True) -> None:
+        """With `safe` it outlives the machine's power; what is written again in a moment need not."""
 
     def append(self, path: str, data: bytes) -> int:
         """How many bytes the file then has."""
@@ -45,9 +46,15 @@ class Directories:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, data: bytes, *, safe: bool = True) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        Disk().replace_file(path, data)
+        if safe:
+            Disk().replace_file(path, data)
+            return
+        temporary = f"{path}.{os.getpid()}.tmp"
+        with open(temporary, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
 
     def append(self, path: str, data: bytes) -> int:
         os.makedirs(os.path.dirname(path), exist_ok=True)

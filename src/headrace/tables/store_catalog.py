@@ -21,7 +21,6 @@ from headrace.tables.object_store import ObjectStore, object_store
 from headrace.tables.version_code import VersionCode, write_version_code
 from headrace.tables.versions import Version, Versions, ms_of_time, time_of_ms
 
-
 # A version whose code is not there after this long was begun by a process that died.
 BEGINNING_MS_MAX: Final = 60_000
 CODE_OBJECT: Final = "code.json"
