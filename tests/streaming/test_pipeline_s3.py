@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -82,8 +81,7 @@ def test_a_pipeline_lives_in_an_object_store_and_is_replayed_there(s3_bench: Ben
     assert answer(tables, "select distinct rate from clean", at=before) == [("1",)]
     catalog.roll_back()
     assert answer(tables, "select distinct rate from clean") == [("1",)]
-    # By its name it runs the code that the version itself keeps.
-    assert bench.try_once("shop").version == 1
+    assert launch_live("shop", tables).version == 1, "by its name it is the code that the version itself keeps"
     catalog.discard(2)
     assert answer(tables, "select count(*) from clean") == [("70",)]
 
@@ -117,8 +115,7 @@ def test_a_run_in_an_object_store_is_alone_is_seen_and_ends_with_a_cut_over(s3_b
         bench.replay_once(changed)
         catalog.refresh()
         catalog.cut_over(2)
-        ended = threading.Event()
-        eventually(lambda: live.progress.status == "stopped" or ended.is_set(), "the old version to stop")
+        eventually(lambda: live.progress.status == "stopped", "the old version to stop")
         assert live.progress.message == "version 2 is live now"
     assert not is_running(catalog, 1)
     assert answer(bench.tables, "select count(*) from clean") == [("3",)]
