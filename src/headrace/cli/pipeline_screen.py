@@ -20,6 +20,7 @@ NODE_WIDTH_MIN = 8
 NODE_WIDTH_WANTED = 24
 WRAP_WIDTH_MIN = 20
 SAID_MAX = 6
+SECONDS_FROM_MS = 10_000
 _COLORS = {"running": "green", "finished": "green", "restarting": "yellow", "failed": "red"}
 
 
@@ -40,8 +41,14 @@ def lag_text(node: "NodeProgress") -> str:
     return f"{node.lag:,}{unit}"
 
 
-def _number(value: float | None, unit: str = "") -> str:
-    return "" if value is None else f"{value:,.0f}{unit}"
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
+
+
+def _time(ms: int | None) -> str:
+    if ms is None:
+        return ""
+    return f"{ms} ms" if ms < SECONDS_FROM_MS else f"{ms / 1000:,.1f} s"
 
 
 _COLUMNS = (
@@ -50,7 +57,7 @@ _COLUMNS = (
     Column("rows/s", lambda node: _number(node.rows_rate), 5),
     Column("rows", lambda node: _number(node.rows_in), 0),
     Column("lag", lag_text, 4),
-    Column("last batch", lambda node: _number(node.batch_ms, " ms"), 2),
+    Column("last batch", lambda node: _time(node.batch_ms), 2),
 )
 
 
@@ -67,7 +74,8 @@ def screen_lines(
     tail = [click.style(cut(foot, width), dim=True)] if foot else []
     blocks = _blocks(nodes, width, max(1, height - len(head) - len(tail)))
     room = height - len(head) - len(blocks) - len(tail)
-    news = [line for each in said[-SAID_MAX:] for line in wrapped(each, width)]
+    known = tuple(node.message for node in nodes if node.message)  # stands with its node already
+    news = [line for each in said[-SAID_MAX:] if not each.endswith(known) for line in wrapped(each, width)]
     if news and room >= 2:
         blocks += ["", *news[-(room - 1) :]]
     filling = [""] * (height - len(head) - len(blocks) - len(tail)) if foot else []

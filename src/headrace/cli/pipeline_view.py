@@ -17,6 +17,7 @@ import click
 
 from headrace.cli.pipeline_screen import (
     caught_up_text,
+    duration,
     expectations_text,
     final_lines,
     lag_text,
@@ -102,6 +103,7 @@ class ScreenView:
         self._progress = progress
         self._said: deque[str] = deque(maxlen=SAID_MAX)
         self._printed: deque[str] = deque(maxlen=PRINTED_LINES_MAX)
+        self._begun_at = time.monotonic()
         self._ended = threading.Event()
         self._stopping = False
         self._drawn: tuple[str, ...] = ()
@@ -110,6 +112,8 @@ class ScreenView:
         self._said.append(line)
 
     def show(self, progress: "RunProgress") -> None:
+        if not self._progress.nodes and progress.nodes:  # what was said of the start is over
+            self._said = deque(self._printed, maxlen=SAID_MAX)
         self._progress = progress
 
     def stopping(self) -> None:
@@ -143,7 +147,7 @@ class ScreenView:
 
     def _draw(self) -> None:
         size, said = self._size(), list(self._said)
-        foot = _FOOT_STOPPING if self._stopping else _FOOT
+        foot = _FOOT_STOPPING if self._stopping else f"{_FOOT}; {duration(time.monotonic() - self._begun_at)}"
         lines = screen_lines(self._progress, width=size.columns, height=size.lines, said=said, foot=foot)
         drawn = (*lines, f"{size}")
         if drawn != self._drawn:

@@ -69,15 +69,20 @@ def plain(lines: list[str]) -> list[str]:
 
 
 def test_a_terminal_of_eighty_columns_has_every_figure() -> None:
-    lines = plain(screen_lines(shop(), width=80, height=24, said=["said"], foot="foot"))
+    lines = plain(
+        screen_lines(
+            shop(), width=80, height=24, said=["said", f"a_table_with_a_long_name stopped: {MESSAGE}"], foot="foot"
+        )
+    )
     assert lines[0] == "shop version 2, replaying: 91%, 123,456 records to go, about 7 s"
     assert lines[2].split() == ["node", "state", "batch", "in/s", "rows/s", "lag", "last", "batch"]
-    assert lines[3].split() == ["clean_orders", "running", "12", "15,000", "18,000", "123,456", "2,850", "ms"]
+    assert lines[3].split() == ["clean_orders", "running", "12", "15,000", "18,000", "123,456", "2850", "ms"]
     assert lines[4] == "  positive: 12 quarantine"
     assert lines[6].split()[:3] == ["a_table_with_a_long_name", "failed", "3"]
     assert " ".join(" ".join(lines[7:9]).split()) == MESSAGE
     assert (len(lines), lines[-1]) == (24, "foot")
     assert "said" in lines
+    assert "stopped" not in "".join(lines), "why it stopped stands with the node, once"
 
 
 @pytest.mark.parametrize("width", [10, 30, 44, 60, 80, 200])
