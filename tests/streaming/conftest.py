@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+sys.path.insert(1, str(Path(__file__).parent.parent / "tools"))  # screens
 sys.path.insert(1, str(Path(__file__).parent.parent / "wire"))
 sys.path.insert(1, str(Path(__file__).parent.parent / "stores"))
 sys.path.insert(1, str(Path(__file__).parent.parent / "faults"))  # a broker in a process of its own

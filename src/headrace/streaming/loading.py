@@ -23,7 +23,7 @@ from headrace.streaming.declarations import (
     TableStream,
     collecting,
 )
-from headrace.streaming.declare import DECLARED
+from headrace.streaming.declare_nodes import DECLARED
 from headrace.streaming.own_modules import FILE_BYTES_MAX, OwnModules
 from headrace.tables.version_code import VersionCode
 

@@ -8,15 +8,16 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.core.errors import HeadraceError
 from headrace.streaming.batch_offsets import ranges_text
 from headrace.streaming.declarations import Node
-from headrace.streaming.expectations import Ledger
 from headrace.streaming.kafka import BrokerAwayError, TopicMissingError
 from headrace.streaming.progress import NodeProgress, now_text
 from headrace.streaming.supervision import Failure, Patience, classify, wait_s
+from headrace.tables.expectations import Ledger
 from headrace.tables.provenance import Source
 from headrace.tables.storage import storage_of
 
@@ -197,7 +198,7 @@ class NodeRun:
         totals = self._ledger.totals
         self.progress.unparsed = totals.unparsed
         self.progress.quarantined = totals.quarantined + totals.unparsed
-        self.progress.expectations = {name: dict(each) for name, each in totals.expectations.items()}
+        self.progress.expectations = {name: asdict(each) for name, each in totals.expectations.items()}
 
 
 def _offsets(last: Any) -> tuple[dict[str, dict[str, int]], dict[str, int]]:

@@ -27,7 +27,7 @@ from headrace.streaming.declarations import (
 )
 from headrace.streaming.delta_sink import DeltaSink, UserSink
 from headrace.streaming.delta_writes import Stamp, create_table, schema_differences
-from headrace.streaming.expectations import Ledger, observe
+from headrace.streaming.expectations import observe
 from headrace.streaming.graph import Graph
 from headrace.streaming.kafka import Kafka, client_config
 from headrace.streaming.lag import Lag
@@ -41,6 +41,7 @@ from headrace.streaming.schemas import Schemas
 from headrace.streaming.supervision import Patience
 from headrace.streaming.topic_sink import TopicSink
 from headrace.streaming.worker_code import WorkerCode
+from headrace.tables.expectations import Ledger
 from headrace.tables.layout import PipelineLayout
 from headrace.tables.object_store import StoreError
 from headrace.tables.storage import is_delta, storage_of
