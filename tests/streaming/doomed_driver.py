@@ -26,7 +26,7 @@ from headrace.streaming.runner import Runner
 from headrace.streaming.session import SparkSettings
 from headrace.streaming.topic_task import TopicTask
 
-BARRIER_S_MAX = 120.0
+BARRIER_S_MAX = 240.0
 PARTED = "parted"
 PARTS_WRITTEN = 2
 
@@ -80,8 +80,8 @@ def die_after(batch: int, nodes: int) -> None:
 
 
 def stop_between_parts(batch: int, done: Path) -> None:
-    """The node itself never gets to the others: a thread goes for it, when its first parts are in the topic. Only one
-    task may wait: the others need the second core."""
+    """The node itself never gets to the others: a thread goes for it, when its first parts are in the topic. It begins
+    when the others are there, for a part that waits takes a core from them."""
     done.mkdir()
 
     class PartlyDone(TopicTask):
@@ -94,11 +94,19 @@ def stop_between_parts(batch: int, done: Path) -> None:
                 (done / str(self.task)).touch()
             return written
 
+    write = topic_sink.TopicSink.write
+
+    def write_last(self: topic_sink.TopicSink, frame: Any, stamp: Any) -> None:
+        while PARTED in stamp.app_id and stamp.batch == batch and together.n_waiting < together.parties - 1:
+            time.sleep(0.02)
+        write(self, frame, stamp)
+
     def go() -> None:
         while len(list(done.iterdir())) < PARTS_WRITTEN:
             time.sleep(0.02)
         together.wait(BARRIER_S_MAX)
 
+    topic_sink.TopicSink.write = write_last  # type: ignore[method-assign]
     topic_sink.TopicTask = PartlyDone  # type: ignore[misc]  # it goes to the workers by value, with this file
     threading.Thread(target=go, daemon=True).start()
 

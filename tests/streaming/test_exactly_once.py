@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KEYS = 7
-DOOMED_S_MAX = 150.0
+DOOMED_S_MAX = 300.0
 CODE = """
 from delta.tables import DeltaTable
 events = hr.topic("events", schema="id int, k int", max_offsets_per_trigger={batch})

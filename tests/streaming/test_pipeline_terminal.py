@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -73,7 +74,9 @@ def test_a_run_and_a_replay_of_it_as_a_person_sees_them(shared_broker: headrace.
     with screen("pipeline", "run", file, *options, width=80, height=24) as run:
         until(run, "shop version 1: starting Spark (local[1])")
         assert run.state("alternate_on") == "1"
-        until(run, lambda text: re.search(r"kept +running +0 +\d+ +\d+ .* 0 +[\d.]+ m?s", text) is not None, WAIT_S_MAX)
+        for node in ("kept", "checked"):
+            row = re.compile(rf"{node} +running +0 +\d+ +\d+ .* 0 +[\d.]+ m?s")
+            until(run, lambda text, row=row: row.search(text) is not None, WAIT_S_MAX)  # type: ignore[misc]
         shown = until(run, "small: 1 quarantine")
         assert "made by hand" in shown
         assert shown.splitlines()[0] == "shop version 1, running"
@@ -108,3 +111,38 @@ def _fits(text: str, width: int) -> bool:
     return (
         text.rstrip("\n").splitlines()[-1].startswith("Ctrl-C stops it") and max(map(len, text.splitlines())) <= width
     )
+
+
+def test_ctrl_c_while_spark_starts_leaves_nothing_running(tmp_path: Path) -> None:
+    file = tmp_path / "shop.py"
+    file.write_text(HEAD + CODE.format(v=1))
+    with screen("pipeline", "run", file, "--tables", tmp_path / "tables", width=80, height=24) as run:
+        shell = int(run.state("pane_pid"))
+        java = until_some(lambda: [each for each in descendants(shell) if "SparkSubmit" in command_of(each)])
+        run.press("ctrl-c")
+        shown = left_clean(run, 130)
+        assert shown.splitlines()[0] == "headrace: stopped"
+        assert not [each for each in java if "SparkSubmit" in command_of(each)]
+
+
+def until_some(look: Callable[[], list[int]]) -> list[int]:
+    deadline = time.monotonic() + WAIT_S_MAX
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    try:
+        children = [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return [*children, *(each for child in children for each in descendants(child))]
+
+
+def command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""

@@ -44,7 +44,7 @@ class Loaded:
 
     @property
     def version_code(self) -> VersionCode:
-        return VersionCode(main=self.code.encode(), modules=self.own.sources)
+        return VersionCode(main=self.code.encode(), modules=dict(self.own.sources))
 
     @property
     def files(self) -> frozenset[str]:
