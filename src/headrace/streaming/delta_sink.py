@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.streaming.assembling import call_user, stored
 from headrace.streaming.declarations import BATCH_ARGUMENT, Node, TableOutput
+from headrace.streaming.delta_append import Appender
 from headrace.streaming.delta_writes import Stamp, append, last_batch, merge, overwrite, stamped
 from headrace.streaming.expectations import kept
 
@@ -18,6 +19,7 @@ class DeltaSink:
         self._node = node
         self._output = output
         self._path = path
+        self._appender = Appender(path)
 
     def done(self, spark: "SparkSession", stamp: Stamp) -> bool:
         last = last_batch(spark, self._path, stamp.app_id)
@@ -32,7 +34,9 @@ class DeltaSink:
         elif output.replace_where is not None and stamp.batch == 0:
             overwrite(stored(rows), self._path, stamp, replace_where=output.replace_where)
         else:
-            append(stored(rows), self._path, stamp, evolve=output.evolve)
+            frame = stored(rows)
+            if output.evolve or not self._appender.append(frame, stamp):
+                append(frame, self._path, stamp, evolve=output.evolve)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
