@@ -1,18 +1,21 @@
 """What a pipeline's file may say: every declaration with its arguments, from the functions themselves."""
 
 import inspect
+from collections.abc import Callable
+from typing import Any
 
 from page_parts import block, code, plain, table, whole
 
 import headrace
 from headrace.streaming import declare
 
+MODULES = ("rules", "declare", "declare_sources", "declare_nodes")
 INTRO = "What a pipeline's file calls, as `import headrace as hr`. How they go together: [Pipelines](../pipelines.md)."
 
 
 def page() -> str:
     names = [name for name in headrace.__all__ if getattr(declare, name, None) is getattr(headrace, name)]
-    functions = sorted((getattr(declare, name) for name in names), key=lambda each: each.__code__.co_firstlineno)
+    functions = sorted((getattr(declare, name) for name in names), key=_order)
     index = table(
         ("declaration", "what it does"),
         [(f"[`hr.{each.__name__}`](#hr{each.__name__})", plain(_first(each))) for each in functions],
@@ -20,11 +23,16 @@ def page() -> str:
     return whole("Pipeline declarations", INTRO, index, *(_section(each) for each in functions))
 
 
-def _first(function: "declare.Callable[..., object]") -> str:
+def _order(function: "Callable[..., object]") -> tuple[int, int]:
+    """As they stand in the code."""
+    return MODULES.index(function.__module__.rpartition(".")[2]), function.__code__.co_firstlineno
+
+
+def _first(function: "Callable[..., object]") -> str:
     return inspect.getdoc(function).partition("\n\n")[0]
 
 
-def _section(function: "declare.Callable[..., object]") -> str:
+def _section(function: "Callable[..., object]") -> str:
     parameters = [each for each in inspect.signature(function).parameters.values() if each.kind != each.POSITIONAL_ONLY]
     needed = [each.name for each in parameters if each.default is each.empty]
     given = ", ".join([*needed, *(["…"] if len(parameters) > len(needed) else [])])
@@ -35,17 +43,17 @@ def _section(function: "declare.Callable[..., object]") -> str:
     return "\n\n".join(parts)
 
 
-def _prose(function: "declare.Callable[..., object]") -> list[str]:
+def _prose(function: "Callable[..., object]") -> list[str]:
     # The docstrings are written with backticks, which is Markdown already.
     return [" ".join(each.split()) for each in inspect.getdoc(function).split("\n\n")]
 
 
 def _type(parameter: inspect.Parameter) -> str:
     kind = parameter.annotation
-    if kind is parameter.empty or kind is declare.Any:
+    if kind is parameter.empty or kind is Any:
         return "anything"
     text = kind.__name__ if isinstance(kind, type) else str(kind)
-    for long, short in (("collections.abc.", ""), ("typing.", ""), ("headrace.streaming.declare.", "")):
+    for long, short in (("collections.abc.", ""), ("typing.", ""), ("headrace.streaming.rules.", "")):
         text = text.replace(long, short)
     return code(text)
 

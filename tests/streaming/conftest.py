@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+sys.path.insert(1, str(Path(__file__).parent.parent / "tools"))  # screens
 sys.path.insert(1, str(Path(__file__).parent.parent / "wire"))
+sys.path.insert(1, str(Path(__file__).parent.parent / "stores"))
 sys.path.insert(1, str(Path(__file__).parent.parent / "faults"))  # a broker in a process of its own
 
 from pipeline_runs import Bench
+from s3_server import BUCKET, KEYS, s3_server
 
 import headrace
+from headrace.streaming.s3 import s3_settings
 from headrace.streaming.session import SparkSettings, running
 
 if TYPE_CHECKING:
@@ -54,9 +58,13 @@ def shared_spark(tmp_path_factory: pytest.TempPathFactory, console: Path) -> Ite
         driver_memory="2g",
         log_path=str(log),
         parallelism=1,
+        s3=True,
         extra={"spark.driver.extraJavaOptions": QUICK_JAVA, **QUICK_SPARK},
     )
     with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        for name, value in KEYS.items():
+            patch.setenv(name, value)
         with stdout_into(console):
             spark = stack.enter_context(running(settings))
         yield spark
@@ -103,3 +111,20 @@ def shared_broker() -> Iterator[headrace.Broker]:
 def bench(spark: SparkSession, shared_broker: headrace.Broker, tmp_path: Path) -> Bench:
     """A pipeline's surroundings. The broker is shared: a test names its topics after itself."""
     return Bench(spark, shared_broker, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint(shared_spark: SparkSession) -> Iterator[str]:
+    """An S3 that the shared session reaches as well, though it was started before."""
+    with s3_server() as endpoint:
+        hadoop = shared_spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+        for key, value in s3_settings({**KEYS, "AWS_ENDPOINT_URL": endpoint}).items():
+            hadoop.set(key.removeprefix("spark.hadoop."), value)
+        yield endpoint
+
+
+@pytest.fixture
+def s3_bench(bench: Bench, s3_endpoint: str, request: pytest.FixtureRequest) -> Bench:
+    """The same, with the tables in an object store."""
+    bench.tables = f"s3://{BUCKET}/{request.node.name}"
+    return bench

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KEYS = 7
+DOOMED_S_MAX = 300.0
 CODE = """
 from delta.tables import DeltaTable
 events = hr.topic("events", schema="id int, k int", max_offsets_per_trigger={batch})
@@ -55,6 +56,14 @@ def out(events):
     return events
 """
 
+PARTED = """
+events = hr.topic("events", schema="id int, k int", max_offsets_per_trigger={batch})
+
+@hr.to_topic("parted", key="id", tasks={tasks})
+def parted(events):
+    return events
+"""
+
 
 class World:
     """A broker in a process, the pipeline's file, and what must come out of it."""
@@ -69,6 +78,9 @@ class World:
 
     def file(self, out: str) -> str:
         return self.bench.file(CODE.format(batch=self.batch, out=out), f"{out}.py")
+
+    def parted(self, tasks: int) -> str:
+        return self.bench.file(PARTED.format(batch=self.batch, tasks=tasks), "parted.py")
 
     def broker_again(self) -> None:
         """At the same address, after it was killed."""
@@ -93,7 +105,7 @@ class World:
         assert summed == exact, f"{summed} is not {exact}"
         tally = self.bench.spark.read.format("delta").load(self.bench.version_path("tally", pipeline=out)).collect()
         wrong["tallied"] = sum(row.n for row in tally) - self.ids
-        written = [json.loads(record.value())["id"] for record in read_topic(self.broker.bootstrap, out)]
+        written = _ids(self, out)
         assert set(written) == set(range(self.ids))
         wrong["out"] = len(written) - self.ids
         return wrong
@@ -112,22 +124,30 @@ def start_broker(directory: Path, port: int) -> BrokerProcess:
     return BrokerProcess(str(directory / "log"), {"num.partitions": "2"}, port=port)
 
 
-def doomed(world: World, batch: int, *outs: tuple[str, str]) -> subprocess.Popen[bytes]:
+@contextmanager
+def doomed(world: World, batch: int, *files: tuple[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     script = str(Path(__file__).with_name("doomed_driver.py"))
-    arguments = [part for out, tables in outs for part in (world.file(out), tables)]
+    arguments = [part for pair in files for part in pair]
     command = [sys.executable, script, world.broker.bootstrap, str(batch), *arguments]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+    driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        yield driver
+    finally:
+        driver.kill()  # its JVM ends with it
+        driver.wait()
 
 
 def test_a_driver_that_is_killed_between_write_and_commit_doubles_nothing_and_the_control_does(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    real, control = str(tmp_path / "tables"), str(tmp_path / "control")
+    real, control, parted = (str(tmp_path / name) for name in ("tables", "control", "parted"))
     with world_of(spark, tmp_path, batch=60) as world:
         world.send(150)
-        driver = doomed(world, 1, ("real", real), ("control", control))
-        _, stderr = driver.communicate(timeout=300)
+        files = ((world.file("real"), real), (world.file("control"), control), (world.parted(3), parted))
+        with doomed(world, 1, *files) as driver:
+            _, stderr = driver.communicate(timeout=DOOMED_S_MAX)
         assert driver.returncode == -signal.SIGKILL, stderr.decode()[-2000:]
+        _finish_in_other_parts(world, parted)
         world.send(50)
         world.bench.tables = real
         world.bench.once(world.file("real"))
@@ -201,6 +221,20 @@ def test_driver_and_broker_killed_together_at_a_random_moment_lose_and_double_no
         world.bench.once(file)
         surplus = world.surplus("both", tables)
         assert surplus == {"kept": 0, "summed": 0, "tallied": 0, "out": 0}, f"seed {seed}"
+
+
+def _finish_in_other_parts(world: World, tables: str) -> None:
+    """Some parts of a batch are in the topic; the code that comes again wants another number of them."""
+    before = _ids(world, "parted")
+    assert len(before) == len(set(before))
+    assert world.batch < len(before) < 2 * world.batch, "the second batch is there in part"
+    world.bench.tables = tables
+    world.bench.once(world.parted(4), accept_change=True)
+    assert Counter(_ids(world, "parted")) == Counter(range(world.ids))
+
+
+def _ids(world: World, topic: str) -> list[int]:
+    return [json.loads(record.value())["id"] for record in read_topic(world.broker.bootstrap, topic)]
 
 
 def _end(offsets: dict[str, dict[str, int]]) -> int:

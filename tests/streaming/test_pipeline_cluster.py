@@ -1,6 +1,7 @@
 """The same file on a standalone cluster: a change of address, and nothing else.
 
-The jars reach the executors, and so does this Python with its Kafka client: a topic is written by the executors.
+The jars reach the executors, and so does this Python with its Kafka client: a topic is written by the executors. So do
+the modules beside the file, whose functions the workers import.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from standalone import standalone_cluster
 import headrace
 
 CODE = """
-import os
 import headrace as hr
+import places
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
@@ -28,7 +29,7 @@ clustered = hr.topic("clustered", schema="number int")
 
 @F.udf(IntegerType())
 def worker(number):
-    return os.getppid()
+    return places.worker()
 
 @hr.table
 def numbers(clustered):
@@ -38,6 +39,7 @@ def numbers(clustered):
 def out(numbers):
     return numbers.select(F.col("number").cast("string").alias("number"))
 """
+MODULE = "import os\n\ndef worker():\n    return os.getppid()\n"
 COUNT = 20
 
 
@@ -48,6 +50,7 @@ def test_a_pipeline_runs_on_a_cluster_by_a_change_of_address(broker: headrace.Br
     assert producer.flush(10) == 0
     file = tmp_path / "clustered.py"
     file.write_text(CODE)
+    (tmp_path / "places.py").write_text(MODULE)
     settings = {
         "spark.driver.extraJavaOptions": QUICK_JAVA,
         "spark.executor.extraJavaOptions": QUICK_JAVA,

@@ -36,9 +36,9 @@ class Screen(Protocol):
     def close(self) -> None: ...
 
 
-def until(screen: Screen, holds: Callable[[str], bool] | str) -> str:
+def until(screen: Screen, holds: Callable[[str], bool] | str, wait_s_max: float = WAIT_S_MAX) -> str:
     """The screen, once it shows what is wanted."""
-    deadline = time.monotonic() + WAIT_S_MAX
+    deadline = time.monotonic() + wait_s_max
     while True:
         shown = screen.text()
         if (holds in shown) if isinstance(holds, str) else holds(shown):
@@ -50,19 +50,26 @@ def until(screen: Screen, holds: Callable[[str], bool] | str) -> str:
 class TmuxScreen:
     """A session of a server of its own, which ends with it."""
 
-    def __init__(self, *args: object) -> None:
+    def __init__(self, *args: object, width: int = WIDTH, height: int = HEIGHT) -> None:
         self._socket = f"headrace-{uuid.uuid4().hex[:12]}"
         # COLUMNS and LINES may be those of whoever runs the tests; the pane's own size is what counts.
         command = shlex.join(["env", "-u", "COLUMNS", "-u", "LINES", str(BIN / "headrace"), *map(str, args)])
         # The pane stays when the program ends, so that what it left behind can be seen.
         shell = f"{command}; echo ended with $?; exec sleep 120"
-        self._tmux("-f", "/dev/null", "new-session", "-d", "-x", str(WIDTH), "-y", str(HEIGHT), shell)
+        self._tmux("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height), shell)
 
     def text(self) -> str:
         return self._tmux("capture-pane", "-p")
 
     def press(self, key: str) -> None:
         self._tmux("send-keys", *([_TMUX_KEYS[key]] if key in _TMUX_KEYS else ["-l", key]))
+
+    def resize(self, width: int, height: int) -> None:
+        self._tmux("resize-window", "-x", str(width), "-y", str(height))
+
+    def state(self, name: str) -> str:
+        """What tmux knows of the pane, such as `cursor_flag`."""
+        return self._tmux("display-message", "-p", f"#{{{name}}}").strip()
 
     def ended(self) -> bool:
         return "ended with 0" in self.text()

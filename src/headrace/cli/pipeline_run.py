@@ -2,7 +2,7 @@
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -80,9 +80,12 @@ def replay(
 def _run(launch: "Launch", settings: "RunSettings", *, replay: bool) -> None:
     from headrace.cli.pipeline_view import view_of
     from headrace.streaming.operation import run_version
+    from headrace.streaming.progress import RunProgress
 
     stopper = _Stopper()
-    with _signals(stopper), view_of(sys.stdout, replay=replay) as view:
+    begun = RunProgress(pipeline=launch.graph.pipeline, version=launch.version, replay=replay)
+    with _signals(stopper), view_of(sys.stdout, begun) as view:
+        stopper.on_stop = view.stopping
         view.say(f"{launch.graph.pipeline} version {launch.version}: starting Spark ({settings.spark.master})")
         progress = run_version(
             launch, settings, replay=replay, on_runner=stopper.take, on_progress=view.show, say=view.say
@@ -108,17 +111,22 @@ def _end(launch: "Launch", progress: "RunProgress", *, replay: bool) -> None:
 
 
 class _Stopper:
-    """Turns the first signal into a clean stop, also when it comes before there is anything to stop."""
+    """Turns the first signal into a clean stop, also when it comes before there is anything to stop; who sends a
+    second one does not want to wait."""
 
     def __init__(self) -> None:
         self._runner: Runner | None = None
+        self._stopped = False
+        self.on_stop: Callable[[], None] = lambda: None
 
     def take(self, runner: "Runner") -> None:
         self._runner = runner
 
     def stop(self, number: int, frame: object) -> None:
-        if self._runner is None:
+        if self._runner is None or self._stopped:
             raise KeyboardInterrupt
+        self._stopped = True
+        self.on_stop()
         self._runner.stop()
 
 

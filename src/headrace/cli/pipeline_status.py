@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import time
 from contextlib import suppress
 from dataclasses import asdict
@@ -61,6 +62,11 @@ def stop(pipeline: str | None, number: int | None, tables_dir: str, debug: bool)
             progress = read_progress(catalog.layout.run_file(each))
             if progress is None:
                 raise OperatorError(f"{catalog.pipeline}: version {each} is just starting; try again in a moment")
+            if progress.host != socket.gethostname():
+                raise OperatorError(
+                    f"{catalog.pipeline}: version {each} is run by process {progress.pid} on {progress.host}; "
+                    f"stop it there"
+                )
             with suppress(ProcessLookupError):
                 os.kill(progress.pid, signal.SIGTERM)
             deadline = time.monotonic() + STOP_S_MAX

@@ -21,7 +21,7 @@ def list_command(tables_dir: str, as_json: bool, debug: bool) -> None:
         from headrace.core.errors import OperatorError
         from headrace.tables.describing import list_tables
 
-        if not os.path.isdir(tables_dir):
+        if "://" not in tables_dir and not os.path.isdir(tables_dir):
             raise OperatorError(f"{tables_dir}: no such directory; give --tables DIR or set HEADRACE_TABLES")
         listed = list_tables(resolver_for(tables_dir))
         if as_json:

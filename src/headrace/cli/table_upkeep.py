@@ -7,13 +7,27 @@ import click
 from headrace.cli.tabling import ask, common_options, one_line_errors, print_json, resolver_for, yes_option
 
 if TYPE_CHECKING:
-    from headrace.tables.resolving import Place
+    from headrace.tables.resolving import Place, Resolver
 
 FILES_SHOWN_MAX = 10
 
 
 def _belongs(place: "Place") -> str:
     return f" It belongs to pipeline {place.pipeline}, which may be writing it now." if place.pipeline else ""
+
+
+def _refuse_while_run(resolver: "Resolver", place: "Place") -> None:
+    """In an object store Spark does not see a commit that comes between its own look and its own commit."""
+    if "://" not in place.path or place.pipeline is None or place.version is None:
+        return
+    from headrace.core.errors import OperatorError
+    from headrace.streaming.launching import is_running
+
+    if is_running(resolver.catalog(place.pipeline), place.version):
+        raise OperatorError(
+            f"{place.name}: version {place.version} of pipeline {place.pipeline} is writing it, and it lies in an "
+            f"object store; stop it first: headrace pipeline stop {place.pipeline}"
+        )
 
 
 @click.command(short_help="Make a table what it was at a version.")
@@ -31,7 +45,9 @@ def restore(name: str, version: int, yes: bool, tables_dir: str, as_json: bool, 
         from headrace.tables.reading import open_snapshot
         from headrace.tables.upkeep import restore as restore_table
 
-        place = resolver_for(tables_dir).resolve(name)
+        resolver = resolver_for(tables_dir)
+        place = resolver.resolve(name)
+        _refuse_while_run(resolver, place)
         now = open_snapshot(place.path, name=name).version
         open_snapshot(place.path, name=name, version=version)  # refuses before it asks
         ask(f"Restore {name} from version {now} to what it was at version {version}?{_belongs(place)}", yes)
@@ -70,7 +86,9 @@ def vacuum(
     with one_line_errors(debug):
         from headrace.tables.upkeep import vacuum as vacuum_table
 
-        place = resolver_for(tables_dir).resolve(name)
+        resolver = resolver_for(tables_dir)
+        place = resolver.resolve(name)
+        _refuse_while_run(resolver, place)
         found = vacuum_table(place.path, name, retention_hours=retention_hours, dry_run=True)
         hours = f"{found.retention_hours:g} hours"
         count = f"{len(found.files):,} file{'' if len(found.files) == 1 else 's'}"
@@ -109,7 +127,9 @@ def optimize(name: str, zorder: str, tables_dir: str, as_json: bool, debug: bool
     with one_line_errors(debug):
         from headrace.tables.upkeep import optimize as optimize_table
 
-        place = resolver_for(tables_dir).resolve(name)
+        resolver = resolver_for(tables_dir)
+        place = resolver.resolve(name)
+        _refuse_while_run(resolver, place)
         columns = [column.strip() for column in zorder.split(",") if column.strip()]
         metrics = optimize_table(place.path, name, zorder=columns)
         added, removed = metrics.get("numFilesAdded", 0), metrics.get("numFilesRemoved", 0)

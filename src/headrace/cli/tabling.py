@@ -22,7 +22,7 @@ tables_option = click.option(
     envvar="HEADRACE_TABLES",
     default="./headrace-tables",
     show_default=True,
-    help="The directory of tables; also $HEADRACE_TABLES.",
+    help="The directory of tables, or s3://BUCKET/PREFIX; also $HEADRACE_TABLES.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 at_option = click.option(

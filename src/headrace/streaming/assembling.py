@@ -75,7 +75,7 @@ class Assembler:
 
     def _call(self, node: Node, observed: dict[str, Topic]) -> "DataFrame":
         inputs = {edge.argument: self._input(node, edge, observed) for edge in self._graph.edges[node.name]}
-        result = call_user(node, self._graph.file, lambda: node.function(**inputs))
+        result = call_user(node, self._graph.files, lambda: node.function(**inputs))
         if not (hasattr(result, "isStreaming") and hasattr(result, "schema")):
             kind = type(result).__name__
             raise PipelineError(node.place, f"{node.name}: returns {kind}, not a DataFrame; is a return missing?")
@@ -101,14 +101,14 @@ class Assembler:
         return self._reader.own_table(own, given, changes=changes)
 
 
-def call_user(node: Node, file: str, call: Callable[[], Any]) -> Any:
+def call_user(node: Node, files: frozenset[str], call: Callable[[], Any]) -> Any:
     """Runs the user's code; what it raises names the user's line."""
     try:
         return call()
     except HeadraceError:
         raise
     except Exception as error:
-        place = Place.of_error(error, node.place.file) or Place.of_error(error, file) or node.place
+        place = Place.of_error(error, files | {node.place.file}) or node.place
         raise PipelineError(place, f"{node.name}: {type(error).__name__}: {first_line(error)}") from error
 
 

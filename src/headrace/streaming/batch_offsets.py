@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.core.errors import InvariantError
 from headrace.tables.provenance import Source, TableSource, TopicSource
+from headrace.tables.storage import storage_of
 
 VERSION_LINE = "v1"
 
@@ -45,17 +46,15 @@ def parse_offsets(text: str) -> list[dict[str, Any] | None]:
 
 
 def _offsets(path: str) -> list[dict[str, Any] | None]:
-    with open(path, encoding="utf-8") as file:
-        return parse_offsets(file.read())
+    data = storage_of(path).read(path)
+    if data is None:
+        raise InvariantError(f"{path}: missing, and its batch runs; the checkpoint was changed from outside")
+    return parse_offsets(data.decode())
 
 
 def _initial(path: str) -> dict[str, Any]:
     """Where a topic began. The file has a zero byte in front, for a Spark of long ago."""
-    try:
-        with open(path, "rb") as file:
-            text = file.read().lstrip(b"\0").decode()
-    except OSError:
-        return {}
+    text = (storage_of(path).read(path) or b"").lstrip(b"\0").decode()
     body = text.split("\n", 1)[1] if text.startswith("v") and "\n" in text else text
     try:
         return dict(json.loads(body))

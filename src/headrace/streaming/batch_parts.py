@@ -6,7 +6,7 @@ number is noted beside the checkpoint, before the batch writes anything, and hol
 
 import json
 
-from headrace.core.files import Disk
+from headrace.tables.storage import storage_of
 
 FILE = "headrace-parts.json"
 
@@ -20,13 +20,12 @@ class BatchParts:
         noted = self._noted()
         if noted is not None and noted[0] == batch:
             return noted[1]
-        Disk().replace_file(self._path, json.dumps({"batch": batch, "parts": wanted}).encode())
+        storage_of(self._path).write(self._path, json.dumps({"batch": batch, "parts": wanted}).encode())
         return wanted
 
     def _noted(self) -> tuple[int, int] | None:
-        try:
-            with open(self._path, encoding="utf-8") as file:
-                content = json.load(file)
-            return int(content["batch"]), int(content["parts"])
-        except FileNotFoundError:
+        data = storage_of(self._path).read(self._path)
+        if data is None:
             return None
+        content = json.loads(data)
+        return int(content["batch"]), int(content["parts"])

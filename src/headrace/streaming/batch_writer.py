@@ -16,9 +16,10 @@ from headrace.streaming import expectations, quarantine
 from headrace.streaming.batch_offsets import batch_ranges
 from headrace.streaming.declarations import Node, Topic
 from headrace.streaming.delta_writes import Stamp
-from headrace.streaming.expectations import Ledger, counts_of
+from headrace.streaming.expectations import outcome_of
 from headrace.streaming.parsing import Parser
 from headrace.streaming.sources import UNPARSED
+from headrace.tables.expectations import Ledger
 from headrace.tables.provenance import Source, TopicSource
 
 if TYPE_CHECKING:
@@ -111,14 +112,14 @@ class BatchWriter:
         self._first = False
         metrics = self._metrics()
         unparsed = self._quarantine_unparsed(frame.sparkSession, metrics, stamp)
-        counts = counts_of(batch, metrics, facts.node.expectations, unparsed)
-        if counts.quarantined:
+        outcome = outcome_of(batch, metrics, facts.node.expectations, unparsed)
+        if outcome.quarantined:
             rows, reason = expectations.quarantined(frame, facts.node.expectations)
             quarantine.create(frame.sparkSession, facts.quarantine_dir)
             quarantine.write_rows(rows, reason, facts.quarantine_dir, stamp.as_part("quarantine"))
         if self.records_read is not None:
             self.records_read += sum(metrics.get(UNPARSED + name, {}).get("rows", 0) for name in facts.observed)
-        self._ledger.add(counts, facts.node.expectations)
+        self._ledger.add(outcome)
 
     def _quarantine_unparsed(
         self, spark: "SparkSession", metrics: Mapping[str, Mapping[str, int]], stamp: Stamp

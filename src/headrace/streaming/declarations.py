@@ -5,7 +5,7 @@ Nothing here knows Spark or the disk. `declare` makes these values, `graph` join
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
@@ -47,11 +47,12 @@ class Place:
         return cls(frame.f_code.co_filename, frame.f_lineno)
 
     @classmethod
-    def of_error(cls, error: BaseException, file: str) -> "Place | None":
-        """Where in `file` an exception came from: the innermost of its frames there."""
+    def of_error(cls, error: BaseException, files: Container[str]) -> "Place | None":
+        """Where in `files` an exception came from: the innermost of its frames there."""
         found, trace = None, error.__traceback__
         while trace is not None:
-            if trace.tb_frame.f_code.co_filename == file:
+            file = trace.tb_frame.f_code.co_filename
+            if file in files:
                 found = cls(file, trace.tb_lineno)
             trace = trace.tb_next
         return found

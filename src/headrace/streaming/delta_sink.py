@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.streaming.assembling import call_user, stored
 from headrace.streaming.declarations import BATCH_ARGUMENT, Node, TableOutput
+from headrace.streaming.delta_append import Appender
 from headrace.streaming.delta_writes import Stamp, append, last_batch, merge, overwrite, stamped
 from headrace.streaming.expectations import kept
 
@@ -18,6 +19,7 @@ class DeltaSink:
         self._node = node
         self._output = output
         self._path = path
+        self._appender = Appender(path)
 
     def done(self, spark: "SparkSession", stamp: Stamp) -> bool:
         last = last_batch(spark, self._path, stamp.app_id)
@@ -32,7 +34,9 @@ class DeltaSink:
         elif output.replace_where is not None and stamp.batch == 0:
             overwrite(stored(rows), self._path, stamp, replace_where=output.replace_where)
         else:
-            append(stored(rows), self._path, stamp, evolve=output.evolve)
+            frame = stored(rows)
+            if output.evolve or not self._appender.append(frame, stamp):
+                append(frame, self._path, stamp, evolve=output.evolve)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +51,15 @@ class Batch:
 class UserSink:
     """The user's function writes; its Delta writes carry the batch's transaction."""
 
-    def __init__(self, node: Node, file: str, statics: "dict[str, DataFrame]", path_of: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        files: frozenset[str],
+        statics: "dict[str, DataFrame]",
+        path_of: Callable[[str], str],
+    ) -> None:
         self._node = node
-        self._file = file
+        self._files = files
         self._statics = statics
         self._path_of = path_of
 
@@ -65,7 +75,7 @@ class UserSink:
             arguments[BATCH_ARGUMENT] = Batch(id=stamp.batch, path=self._path_of)  # type: ignore[assignment]
         try:
             with stamped(rows.sparkSession, stamp):
-                call_user(node, self._file, lambda: node.function(**arguments))
+                call_user(node, self._files, lambda: node.function(**arguments))
             # A function that wrote nothing, or whose writes were all there, has not run the batch.
             rows.write.format("noop").mode("overwrite").save()
         finally:

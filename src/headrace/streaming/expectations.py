@@ -1,18 +1,15 @@
-"""What rows must satisfy: counted in the pass that writes them, and kept as one line a batch.
+"""What rows must satisfy: counted in the pass that writes them. How the counts are kept, `tables.expectations` knows.
 
 A predicate that is null is not true, so the row fails it. `fail` raises inside the query, before anything is written;
 `drop` and `quarantine` leave rows out of what is written; `warn` only counts.
 """
 
-import json
-import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headrace.core.files import Disk
 from headrace.streaming.declarations import Expectation
+from headrace.tables.expectations import BatchOutcome, Outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -21,7 +18,6 @@ OBSERVED = "headrace.expected"
 # Found again in the text of Spark's exception, to tell this failure from all others.
 FAILED_MARK = "headrace expectation failed: "
 ROW_CHARS_MAX = 500
-LEDGER_BYTES_MAX = 1 << 20  # some five thousand batches one by one; what is older is kept as a sum
 CAN_BE_PARSED = "can be parsed"  # what every record of a topic is expected of
 
 
@@ -73,129 +69,28 @@ def holds(expectation: Expectation) -> "Column":
     return F.coalesce(F.expr(expectation.predicate).cast("boolean"), F.lit(False))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
+def outcome_of(
+    batch: int,
+    metrics: Mapping[str, Mapping[str, int]],
+    expectations: tuple[Expectation, ...],
+    unparsed: int,
+) -> BatchOutcome:
     """Of one batch: rows that the function returned, records that could not be parsed, failures by expectation."""
-
-    batch: int
-    rows: int
-    unparsed: int
-    failed: Mapping[str, int]
-    quarantined: int
-
-    def line(self, expectations: tuple[Expectation, ...]) -> str:
-        by_name = {each.name: {"action": each.action, "failed": self.failed.get(each.name, 0)} for each in expectations}
-        if self.unparsed:
-            by_name[CAN_BE_PARSED] = {"action": "quarantine", "failed": self.unparsed}
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        return json.dumps(
-            {
-                "batch": self.batch,
-                "at": at,
-                "rows": self.rows,
-                "unparsed": self.unparsed,
-                "quarantined": self.quarantined,
-                "expectations": by_name,
-            }
-        )
-
-
-def counts_of(
-    batch: int, metrics: Mapping[str, Mapping[str, int]], expectations: tuple[Expectation, ...], unparsed: int
-) -> Counts:
     row = metrics.get(OBSERVED, {})
-    return Counts(
+    by_name = {
+        each.name: Outcome(action=each.action, failed=row.get(f"e{index}", 0))
+        for index, each in enumerate(expectations)
+    }
+    if unparsed:
+        by_name[CAN_BE_PARSED] = Outcome(action="quarantine", failed=unparsed)
+    return BatchOutcome(
         batch=batch,
+        at=datetime.now(UTC),
         rows=row.get("rows", 0),
         unparsed=unparsed,
-        failed={each.name: row.get(f"e{index}", 0) for index, each in enumerate(expectations)},
         quarantined=row.get("quarantined", 0),
+        expectations=by_name,
     )
-
-
-class Ledger:
-    """`_expectations/<node>.jsonl`: a line a batch, appended; of a batch that was run again, the last line counts.
-
-    It is read once; from then on the totals are kept up with what is added.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._totals = Totals()
-        self._last: tuple[int, dict[str, Any]] | None = None
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        for batch, entry in sorted(_entries(path).items()):
-            self._take(batch, entry)
-
-    @property
-    def totals(self) -> "Totals":
-        return self._totals
-
-    def add(self, counts: Counts, expectations: tuple[Expectation, ...]) -> None:
-        line = counts.line(expectations)
-        with open(self._path, "a", encoding="utf-8") as file:
-            file.write(line + "\n")
-            bytes_now = file.tell()
-        self._take(counts.batch, json.loads(line))
-        if bytes_now > LEDGER_BYTES_MAX:
-            self._fold()
-
-    def _fold(self) -> None:
-        """The older half of the lines becomes one with their sums: the file is bounded, the totals stay."""
-        entries = sorted(_entries(self._path).items())
-        middle = len(entries) // 2
-        if middle < 2:
-            return
-        sums = Totals()
-        for _, entry in entries[:middle]:
-            sums = sums.plus(entry, 1)
-        folded = {**entries[middle - 1][1], **asdict(sums)}
-        lines = [json.dumps(entry) + "\n" for entry in (folded, *(entry for _, entry in entries[middle:]))]
-        Disk().replace_file(self._path, "".join(lines).encode())
-
-    def _take(self, batch: int, entry: dict[str, Any]) -> None:
-        # Batches only go forward, so that only the last one can come again.
-        if self._last is not None and self._last[0] == batch:
-            self._totals = self._totals.plus(self._last[1], -1)
-        self._totals = self._totals.plus(entry, 1)
-        self._last = (batch, entry)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """Sums over all batches."""
-
-    rows: int = 0
-    unparsed: int = 0
-    quarantined: int = 0
-    expectations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    def plus(self, entry: Mapping[str, Any], sign: int) -> "Totals":
-        by_name = {name: dict(each) for name, each in self.expectations.items()}
-        for name, each in entry.get("expectations", {}).items():
-            total = by_name.setdefault(name, {"action": each.get("action", ""), "failed": 0})
-            total["failed"] += sign * int(each.get("failed", 0))
-        return Totals(
-            rows=self.rows + sign * int(entry.get("rows", 0)),
-            unparsed=self.unparsed + sign * int(entry.get("unparsed", 0)),
-            quarantined=self.quarantined + sign * int(entry.get("quarantined", 0)),
-            expectations=by_name,
-        )
-
-
-def _entries(path: str) -> dict[int, dict[str, Any]]:
-    entries: dict[int, dict[str, Any]] = {}
-    try:
-        with open(path, encoding="utf-8") as file:
-            for line in file:
-                try:
-                    entry = json.loads(line)
-                    entries[int(entry["batch"])] = entry
-                except (ValueError, KeyError, TypeError):
-                    continue  # the last line of a process that was killed while it wrote
-    except OSError:
-        pass
-    return entries
 
 
 def _any(columns: "list[Column]") -> "Column":

@@ -35,10 +35,11 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """`nodes` are in topological order, views among them; `edges` are those of each node, as its arguments stand."""
+    """`nodes` are in topological order, views among them; `edges` are those of each node, as its arguments stand;
+    `files` are the user's own."""
 
     pipeline: str
-    file: str
+    files: frozenset[str]
     nodes: Mapping[str, Node]
     edges: Mapping[str, tuple[Edge, ...]]
 
@@ -98,7 +99,7 @@ def make_graph(loaded: Loaded) -> Graph:
         _check_node(node, nodes, edges[node.name])
     return Graph(
         pipeline=loaded.pipeline,
-        file=loaded.file,
+        files=loaded.files,
         nodes={name: nodes[name] for name in order},
         edges={name: edges[name] for name in order},
     )

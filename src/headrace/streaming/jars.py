@@ -43,13 +43,18 @@ class Jar:
 class Lock:
     packages: dict[str, str]  # of PyPI, by name
     jars: tuple[Jar, ...]
+    s3_jars: tuple[Jar, ...] = ()
 
 
 @functools.cache
 def lock() -> Lock:
     """What `jars.lock` says."""
     content = tomllib.loads(files("headrace.streaming").joinpath("jars.lock").read_text("utf-8"))
-    return Lock(packages=content["packages"], jars=tuple(Jar(**jar) for jar in content["jar"]))
+    return Lock(
+        packages=content["packages"],
+        jars=tuple(Jar(**jar) for jar in content["jar"]),
+        s3_jars=tuple(Jar(**jar) for jar in content["s3-jar"]),
+    )
 
 
 def fits(version: str, pinned: str) -> bool:
@@ -91,18 +96,23 @@ Resolve = Callable[[Sequence[str], str], Sequence[str]]
 
 
 def ready_jars(
-    java: Callable[[], Java], *, say: Callable[[str], None] = lambda line: None, resolve: Resolve | None = None
+    java: Callable[[], Java],
+    *,
+    s3: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+    resolve: Resolve | None = None,
 ) -> tuple[str, ...]:
     """The paths of all jars, right and whole; what is missing is fetched. `java` is asked only when it is needed."""
     directory = jars_directory()
-    if wanted := missing(lock().jars, directory):
+    jars = lock().jars + (lock().s3_jars if s3 else ())
+    if wanted := missing(jars, directory):
         made(directory)
         with _alone(directory):  # another process may fetch the same ones at the same time: then it has, now
             if wanted := missing(wanted, directory):
                 count = f"{len(wanted)} jar" + ("s" if len(wanted) > 1 else "")
                 say(f"fetching {count} for Spark into {directory}, once")
                 _fetch(wanted, directory, resolve or functools.partial(_resolve_with_spark, java()))
-    return tuple(jar_path(jar, directory) for jar in lock().jars)
+    return tuple(jar_path(jar, directory) for jar in jars)
 
 
 @contextmanager

@@ -5,19 +5,22 @@ A version is run by one process at a time; the lock is the kernel's, so that it 
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headrace.core.errors import OperatorError
 from headrace.streaming.graph import Graph, make_graph
-from headrace.streaming.loading import Loaded, load, read_code, same_code
+from headrace.streaming.lease import Lease
+from headrace.streaming.loading import Loaded, changed_files, load
 from headrace.streaming.progress import read_progress
 from headrace.streaming.starting import Starting, starting
 from headrace.tables.catalog import Catalog, pipelines
+from headrace.tables.storage import is_url
 
-LOCK_NAME = "run.lock"
+LOCK_NAME, LEASE_NAME = "run.lock", "run.lease"
 NOTE_PREFIX = "from "
+CHANGED_SHOWN_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,17 +52,17 @@ def launch_live(path: str, tables_dir: str, *, accept_change: bool = False) -> L
     tables = table_names(graph)
     live = catalog.live
     if live is None:
-        version = catalog.create_first(loaded.code, tables).number
+        version = catalog.create_first(loaded.version_code, tables).number
         return Launch(loaded=loaded, graph=graph, catalog=catalog, version=version)
-    kept = read_code(catalog.layout.code_file(live.number))
-    if not same_code(kept, loaded.code):
+    changed = _changed(loaded, catalog, live.number)
+    if changed:
         if not accept_change:
             raise OperatorError(
-                f"{path}: its code is not that of version {live.number}, which is live; "
+                f"{path}: its code is not that of version {live.number}, which is live ({changed}); "
                 f"build the next version with: headrace pipeline replay {path}   "
                 f"(or run it with --accept-change to go on with the tables and the state that are there)"
             )
-        catalog.declare(live.number, tables=tables, code=loaded.code)
+        catalog.declare(live.number, tables=tables, code=loaded.version_code)
     return Launch(loaded=loaded, graph=graph, catalog=catalog, version=live.number)
 
 
@@ -74,7 +77,7 @@ def launch_next(path: str, tables_dir: str, start: str | None) -> tuple[Launch, 
             f"run it first: headrace pipeline run {path}"
         )
     for version in reversed(catalog.versions):
-        if version.state == "building" and same_code(read_code(catalog.layout.code_file(version.number)), loaded.code):
+        if version.state == "building" and not _changed(loaded, catalog, version.number):
             begun = version.note.removeprefix(NOTE_PREFIX) or "earliest"
             if start is not None and start != begun:
                 raise OperatorError(
@@ -83,7 +86,7 @@ def launch_next(path: str, tables_dir: str, start: str | None) -> tuple[Launch, 
                 )
             return Launch(loaded=loaded, graph=graph, catalog=catalog, version=version.number), starting(begun)
     begun = start or "earliest"
-    made = catalog.begin_version(loaded.code, table_names(graph), note=NOTE_PREFIX + begun)
+    made = catalog.begin_version(loaded.version_code, table_names(graph), note=NOTE_PREFIX + begun)
     return Launch(loaded=loaded, graph=graph, catalog=catalog, version=made.number), starting(begun)
 
 
@@ -92,17 +95,48 @@ def _launch_saved(name: str, tables_dir: str) -> Launch:
     live = catalog.live
     if live is None:
         raise OperatorError(f"{name}: no version is live; run its file")
-    loaded = load(catalog.layout.code_file(live.number), pipeline=name)
+    if not catalog.code(live.number).whole:
+        raise OperatorError(
+            f"{name}: a process died while it changed the code of version {live.number}; "
+            f"run it from its file: headrace pipeline run FILE --accept-change"
+        )
+    file, beside = catalog.code_files(live.number)
+    loaded = load(file, pipeline=name, beside=beside)
     return Launch(loaded=loaded, graph=make_graph(loaded), catalog=catalog, version=live.number)
+
+
+def _changed(loaded: Loaded, catalog: Catalog, version: int) -> str:
+    """Which files differ from those of a version, in words; empty when none does."""
+    main = os.path.basename(loaded.file)
+    names = changed_files(catalog.code(version), loaded.version_code, main)
+    return (
+        f"{', '.join(names[:CHANGED_SHOWN_MAX])}{', …' if len(names) > CHANGED_SHOWN_MAX else ''} changed"
+        if names
+        else ""
+    )
 
 
 def table_names(graph: Graph) -> list[str]:
     return [node.name for node in graph.tables]
 
 
+def _lease(catalog: Catalog, version: int) -> Lease:
+    return Lease(f"{catalog.layout.version_dir(version)}/{LEASE_NAME}")
+
+
 @contextmanager
-def exclusive(catalog: Catalog, version: int) -> Iterator[None]:
-    """Only one process runs a version; whoever comes second is told who was first."""
+def exclusive(catalog: Catalog, version: int) -> Iterator[Callable[[], str | None]]:
+    """Only one process runs a version; whoever comes second is told who was first. What it gives says why to stop."""
+    if is_url(catalog.layout.root):
+        lease = _lease(catalog, version)
+        if (other := lease.take()) is not None:
+            raise OperatorError(
+                f"{catalog.pipeline}: version {version} is run already by process {other.pid} on {other.host}; "
+                f"stop that one there with: headrace pipeline stop {catalog.pipeline}"
+            )
+        with lease.kept():
+            yield lambda: lease.lost
+        return
     path = os.path.join(catalog.layout.version_dir(version), LOCK_NAME)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -115,13 +149,15 @@ def exclusive(catalog: Catalog, version: int) -> Iterator[None]:
                 f"{catalog.pipeline}: version {version} is run already{who}; "
                 f"stop that one with: headrace pipeline stop {catalog.pipeline}"
             ) from None
-        yield
+        yield lambda: None
     finally:
         os.close(descriptor)
 
 
 def is_running(catalog: Catalog, version: int) -> bool:
     """Whether some process holds the version's lock."""
+    if is_url(catalog.layout.root):
+        return _lease(catalog, version).holder() is not None
     path = os.path.join(catalog.layout.version_dir(version), LOCK_NAME)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)

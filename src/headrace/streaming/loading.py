@@ -1,7 +1,7 @@
 """Imports a pipeline's file and returns what it declares.
 
-The file is the user's code: whatever it raises becomes one line with file and line. Its directory is on the path
-while it lives, so that it can import what lies beside it.
+The file is the user's code: whatever it raises becomes one line with file and line. What lies beside it can be
+imported, and belongs to its code.
 """
 
 import ast
@@ -23,9 +23,10 @@ from headrace.streaming.declarations import (
     TableStream,
     collecting,
 )
-from headrace.streaming.declare import DECLARED
+from headrace.streaming.declare_nodes import DECLARED
+from headrace.streaming.own_modules import FILE_BYTES_MAX, OwnModules
+from headrace.tables.version_code import VersionCode
 
-FILE_BYTES_MAX = 4 << 20
 _MODULE_PREFIX = "headrace_pipeline_"
 
 
@@ -38,16 +39,29 @@ class Loaded:
     code: str
     sources: Mapping[str, Source]
     nodes: tuple[Node, ...]
-    modules: tuple[ModuleType, ...]
+    module: ModuleType
+    own: OwnModules
+
+    @property
+    def version_code(self) -> VersionCode:
+        return VersionCode(main=self.code.encode(), modules=dict(self.own.sources))
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The user's own files."""
+        return self.own.files | {self.file}
 
 
-def load(path: str, *, pipeline: str | None = None) -> Loaded:
-    """`pipeline` is the name to give it when neither the file says one nor its own name is one."""
+def load(path: str, *, pipeline: str | None = None, beside: str | None = None) -> Loaded:
+    """`pipeline` is the name to give it when neither the file says one nor its own name is one; `beside` is where its
+    modules lie, if not beside it."""
     file = os.path.abspath(path)
     code = read_code(file)
-    before = set(sys.modules)
+    own = OwnModules(beside or os.path.dirname(file))
+    own.install()
     with collecting() as declared:
-        module = _run(file, code)
+        module = _run(file, code, own)
+    own.add_imports_of(code)
     _take_imported(declared, module)
     stem = os.path.splitext(os.path.basename(file))[0]
     return Loaded(
@@ -56,7 +70,8 @@ def load(path: str, *, pipeline: str | None = None) -> Loaded:
         code=code,
         sources=_named(declared, module),
         nodes=tuple(declared.nodes),
-        modules=(module, *_beside(file, set(sys.modules) - before)),
+        module=module,
+        own=own,
     )
 
 
@@ -73,25 +88,34 @@ def read_code(file: str) -> str:
         raise OperatorError(f"{file}: not UTF-8 at byte {error.start}; give the path of a Python file") from error
 
 
-def same_code(left: str, right: str) -> bool:
-    """Whether two files do the same: comments and layout do not count."""
+def changed_files(kept: VersionCode, given: VersionCode, main: str) -> tuple[str, ...]:
+    """The files that do something else, by name; comments and layout do not count. `main` is the name of the file."""
+    names = sorted(kept.modules.keys() | given.modules.keys())
+    changed = [name for name in names if not same_code(kept.modules.get(name), given.modules.get(name))]
+    if not kept.whole or not same_code(kept.main, given.main):
+        changed.insert(0, main)
+    return tuple(changed)
+
+
+def same_code(left: bytes | str | None, right: bytes | str | None) -> bool:
     if left == right:
         return True
+    if left is None or right is None:
+        return False
     try:
         return ast.dump(ast.parse(left)) == ast.dump(ast.parse(right))
-    except SyntaxError:
+    except (SyntaxError, ValueError):
         return False
 
 
-def _run(file: str, code: str) -> ModuleType:
-    directory = os.path.dirname(file)
-    if directory not in sys.path:
-        sys.path.insert(0, directory)
+def _run(file: str, code: str, own: OwnModules) -> ModuleType:
     name = _MODULE_PREFIX + "".join(c if c.isalnum() else "_" for c in os.path.splitext(os.path.basename(file))[0])
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None:
         raise OperatorError(f"{file}: not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
+    # What it finds by its own place is found where its modules are, also when it runs from a version's directory.
+    module.__file__ = os.path.join(own.directory, os.path.basename(file))
     sys.modules[name] = module
     try:
         # Compiled from what was read, so that the code that is kept is the code that runs.
@@ -108,7 +132,7 @@ def _run(file: str, code: str) -> ModuleType:
                 "this line needs Spark, and the file is read before Spark starts; give a type as an object "
                 '(IntegerType(), not "int"), or do it inside a function of the pipeline'
             )
-        raise PipelineError(Place.of_error(error, file) or Place(file, 1), what) from error
+        raise PipelineError(Place.of_error(error, own.files | {file}) or Place(file, 1), what) from error
     return module
 
 
@@ -136,15 +160,3 @@ def _named(declared: Declared, module: ModuleType) -> dict[str, Source]:
         if id(source) not in held and not (isinstance(source, TableStream | Static) and source.table in nodes):
             named.setdefault(source.name, source)
     return named
-
-
-def _beside(file: str, imported: set[str]) -> list[ModuleType]:
-    """The modules of the file's own directory that it imported: Spark's workers cannot import them by name."""
-    directory = os.path.dirname(file) + os.sep
-    found = []
-    for name in sorted(imported):
-        module = sys.modules.get(name)
-        path = getattr(module, "__file__", None)
-        if module is not None and path and path.startswith(directory) and "site-packages" not in path:
-            found.append(module)
-    return found

@@ -8,16 +8,18 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.core.errors import HeadraceError
 from headrace.streaming.batch_offsets import ranges_text
 from headrace.streaming.declarations import Node
-from headrace.streaming.expectations import Ledger
 from headrace.streaming.kafka import BrokerAwayError, TopicMissingError
 from headrace.streaming.progress import NodeProgress, now_text
 from headrace.streaming.supervision import Failure, Patience, classify, wait_s
+from headrace.tables.expectations import Ledger
 from headrace.tables.provenance import Source
+from headrace.tables.storage import storage_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -196,7 +198,7 @@ class NodeRun:
         totals = self._ledger.totals
         self.progress.unparsed = totals.unparsed
         self.progress.quarantined = totals.quarantined + totals.unparsed
-        self.progress.expectations = {name: dict(each) for name, each in totals.expectations.items()}
+        self.progress.expectations = {name: asdict(each) for name, each in totals.expectations.items()}
 
 
 def _offsets(last: Any) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
@@ -221,8 +223,5 @@ def _offsets(last: Any) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
 
 def table_version(path: str) -> int | None:
     """The last version of a Delta table, by the names of its commits."""
-    try:
-        names = os.listdir(os.path.join(path, "_delta_log"))
-    except OSError:
-        return None
+    names = storage_of(path).names(os.path.join(path, "_delta_log"))
     return max((int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit()), default=None)

@@ -5,9 +5,12 @@ The file is replaced whole each time, so that a reader never sees half of one.
 
 import json
 import os
+import socket
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
+
+from headrace.tables.storage import storage_of
 
 NodeStatus = Literal["waiting", "starting", "running", "restarting", "finished", "failed", "stopped"]
 RunStatus = Literal["starting", "running", "finished", "failed", "stopped"]
@@ -44,6 +47,7 @@ class RunProgress:
     version: int
     status: RunStatus = "starting"
     pid: int = field(default_factory=os.getpid)
+    host: str = field(default_factory=socket.gethostname)
     started_at: str = field(default_factory=lambda: now_text())
     updated_at: str = ""
     file: str = ""
@@ -57,17 +61,13 @@ class RunProgress:
 
     def write(self, path: str) -> None:
         self.updated_at = now_text()
-        temporary = f"{path}.{self.pid}.tmp"
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(asdict(self), file, indent=1)
-        os.replace(temporary, path)
+        storage_of(path).write(path, json.dumps(asdict(self), indent=1).encode(), safe=False)
 
 
 def read_progress(path: str) -> RunProgress | None:
     """None when there is none, or it is not one that this version of Headrace wrote."""
     try:
-        with open(path, encoding="utf-8") as file:
-            data = json.load(file)
+        data = json.loads(storage_of(path).read(path) or b"")
         nodes = {name: NodeProgress(**node) for name, node in data.pop("nodes").items()}
         return RunProgress(**data, nodes=nodes)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):

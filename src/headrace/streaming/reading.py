@@ -12,7 +12,10 @@ from headrace.streaming.run_settings import RunSettings
 from headrace.streaming.schemas import Schemas
 from headrace.streaming.sources import UNPARSED, parsed_topic, raw_range, raw_topic, static_table, table_stream
 from headrace.streaming.starting import starting
+from headrace.tables.layout import tables_root
 from headrace.tables.provenance import TopicSource
+from headrace.tables.resolving import resolve
+from headrace.tables.storage import is_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,9 +23,17 @@ if TYPE_CHECKING:
 
 def table_path(tables_dir: str, table: str) -> str:
     """A path or URL as it stands; a name is a table of the tables directory, whichever version of it is live."""
-    if "/" in table or "://" in table:
+    if is_url(table):
+        return tables_root(table)
+    if "/" in table:
         return os.path.expanduser(table)
-    return os.path.join(tables_dir, table)
+    # A store has no links: which version is live is in the catalog alone.
+    return resolve(tables_dir, table) if is_url(tables_dir) else os.path.join(tables_dir, table)
+
+
+def real_path(path: str) -> str:
+    """A stable path may lead elsewhere tomorrow; a stream keeps to the version that it began with."""
+    return path if is_url(path) else os.path.realpath(path)
 
 
 class StreamReader:
@@ -73,8 +84,7 @@ class StreamReader:
     def other_table(self, given: TableStream) -> "DataFrame":
         path = table_path(self._tables_dir, given.table)
         try:
-            # A stable path may lead elsewhere tomorrow; a stream keeps to the version that it began with.
-            return table_stream(self._spark, os.path.realpath(path), given, changes=False)
+            return table_stream(self._spark, real_path(path), given, changes=False)
         except Exception as error:
             raise PipelineError(given.place, f"hr.stream({given.table!r}): {first_line(error)}") from error
 

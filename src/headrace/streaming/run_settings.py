@@ -17,7 +17,7 @@ BOOTSTRAP_VARIABLE = "HEADRACE_BOOTSTRAP"
 class RunSettings:
     tables_dir: str = field(
         default_factory=lambda: os.environ.get(TABLES_DIR_VARIABLE, TABLES_DIR_DEFAULT),
-        metadata={"help": "Directory of tables, checkpoints and quarantine."},
+        metadata={"help": "Directory of tables, checkpoints and quarantine, or s3://BUCKET/PREFIX."},
     )
     bootstrap: str = field(
         default_factory=lambda: os.environ.get(BOOTSTRAP_VARIABLE, BOOTSTRAP_DEFAULT),

@@ -4,9 +4,11 @@ It owns the queries and the run's state; the tables belong to Delta, the offsets
 created before anything starts, so that every stream has something to read. One thread looks at all nodes in turn.
 """
 
-import os
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.core.errors import OperatorError
@@ -25,20 +27,24 @@ from headrace.streaming.declarations import (
 )
 from headrace.streaming.delta_sink import DeltaSink, UserSink
 from headrace.streaming.delta_writes import Stamp, create_table, schema_differences
-from headrace.streaming.expectations import Ledger, observe
+from headrace.streaming.expectations import observe
 from headrace.streaming.graph import Graph
 from headrace.streaming.kafka import Kafka, client_config
 from headrace.streaming.lag import Lag
 from headrace.streaming.loading import Loaded
 from headrace.streaming.node_run import NodeRun, Started
 from headrace.streaming.progress import RunProgress
-from headrace.streaming.reading import StreamReader, table_path
+from headrace.streaming.reading import StreamReader, real_path, table_path
 from headrace.streaming.realtime import RealtimeState, Together, start_quarantine, start_realtime
 from headrace.streaming.run_settings import RunSettings
 from headrace.streaming.schemas import Schemas
 from headrace.streaming.supervision import Patience
 from headrace.streaming.topic_sink import TopicSink
+from headrace.streaming.worker_code import WorkerCode
+from headrace.tables.expectations import Ledger
 from headrace.tables.layout import PipelineLayout
+from headrace.tables.object_store import StoreError
+from headrace.tables.storage import is_delta, storage_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +87,8 @@ class Runner:
             pipeline=graph.pipeline, version=version, file=loaded.file, bootstrap=settings.bootstrap, once=settings.once
         )
         self._nodes: list[NodeRun] = []
-        _ship(loaded)
+        self._reported_at = -math.inf
+        self._worker_code = WorkerCode(spark, loaded, version)
 
     def stop(self) -> None:
         """Can be called from anywhere, a signal handler too: the loop ends at its next turn."""
@@ -145,7 +152,7 @@ class Runner:
                     node.step()
                 self._lag.look(self._nodes)
                 self.progress.caught_up = self._lag.caught_up
-                self.progress.write(path)
+                self._report(path)
                 on_progress(self.progress)
                 if all(node.ended for node in self._nodes):
                     break
@@ -163,6 +170,14 @@ class Runner:
             self.progress.write(path)
         on_progress(self.progress)
         return self.progress
+
+    def _report(self, path: str) -> None:
+        """A store that is away for a moment is no reason to stop; the report after the last batch is written anyway."""
+        now = time.monotonic()
+        if now - self._reported_at >= storage_of(path).replace_s_min:
+            self._reported_at = now
+            with suppress(StoreError):
+                self.progress.write(path)
 
     def topic_of(self, output: TopicOutput) -> str:
         """The first version writes the topic itself; later ones write beside it."""
@@ -198,7 +213,7 @@ class Runner:
             return
         schema = checked.schema(node.name)
         changes = output.change_feed or self._graph.reads_changes_of(node.name)
-        if not os.path.isdir(os.path.join(path, "_delta_log")):
+        if not is_delta(path):
             create_table(self._spark, path, schema, output, change_feed=changes)
             return
         differences = schema_differences(self._spark.read.format("delta").load(path).schema, schema)
@@ -212,6 +227,7 @@ class Runner:
     def _start(self, node: Node, ledger: Ledger) -> "tuple[StreamingQuery, Started]":
         if self._checked is None:
             raise OperatorError("prepare() comes before run()")
+        self._worker_code.use()
         assembled = self._assembler.assemble(node.name)
         output = node.output
         if isinstance(output, TopicOutput) and output.latency == "realtime":
@@ -298,7 +314,7 @@ class Runner:
                 parts = BatchParts(self._layout.checkpoint_dir(self._version, node.name))
                 return TopicSink(node, output, self.topic_of(output), config, parts)
             case BatchOutput():
-                return UserSink(node, self._graph.file, assembled.statics, self._own_path)
+                return UserSink(node, self._graph.files, assembled.statics, self._own_path)
         raise OperatorError(f"{node.name}: writes nothing")
 
     def _tables_read(self, name: str) -> Iterator[tuple[str, str, str]]:
@@ -311,7 +327,7 @@ class Runner:
                 table, path = edge.node, self._own_path(edge.node)
             elif isinstance(edge.source, TableStream):
                 table = edge.source.table
-                path = os.path.realpath(table_path(self._layout.tables_dir, table))
+                path = real_path(table_path(self._layout.tables_dir, table))
             else:
                 continue
             log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, path)
@@ -322,11 +338,3 @@ class Runner:
 
     def _table_paths(self, name: str) -> dict[str, str]:
         return {identity: path for identity, _, path in self._tables_read(name)}
-
-
-def _ship(loaded: Loaded) -> None:
-    """What the user's functions hold goes to the workers by value: they cannot import the user's file."""
-    from pyspark.cloudpickle import register_pickle_by_value
-
-    for module in loaded.modules:
-        register_pickle_by_value(module)

@@ -11,6 +11,7 @@ from headrace.streaming.declarations import PipelineError, Topic
 from headrace.streaming.inference import infer_ddl
 from headrace.streaming.kafka import Kafka
 from headrace.streaming.parsing import Parser, parser_of
+from headrace.tables.storage import storage_of
 
 DIRECTORY = "_schemas"
 
@@ -32,9 +33,9 @@ class Schemas:
 
     def _pinned(self, topic: Topic) -> str:
         path = os.path.join(self._directory, f"{topic.topic}.ddl") if self._directory is not None else None
-        if path is not None and os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                return file.read().strip()
+        kept = storage_of(path).read(path) if path is not None else None
+        if kept is not None:
+            return kept.decode().strip()
         try:
             ddl = infer_ddl(self._kafka.sample(topic.topic))
         except OperatorError as error:
@@ -48,9 +49,5 @@ class Schemas:
                 f"give schema=, or send a record first",
             )
         if path is not None and self._keep:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            temporary = f"{path}.{os.getpid()}"
-            with open(temporary, "w", encoding="utf-8") as file:
-                file.write(ddl + "\n")
-            os.replace(temporary, path)
+            storage_of(path).write(path, f"{ddl}\n".encode())
         return ddl

@@ -91,7 +91,7 @@ def _start(settings: SparkSettings, say: Callable[[str], None]) -> _Running:
     check_spark_installed()
     _check_master(settings)
     java = find_java()
-    jars = ready_jars(lambda: java, say=say)
+    jars = ready_jars(lambda: java, s3=settings.s3, say=say)
     log = os.path.abspath(settings.log_path) if settings.log_path else new_log_path()
     scratch = Scratch(settings.scratch)
     gateway: Gateway | None = None
@@ -106,7 +106,8 @@ def _start(settings: SparkSettings, say: Callable[[str], None]) -> _Running:
         environ["PYSPARK_DRIVER_PYTHON"] = environ["PYSPARK_PYTHON"]
         if settings.address is not None:
             environ["SPARK_LOCAL_IP"] = settings.address
-        gateway = Gateway(java, values, log_path=log, environ=environ)
+        with _signals_held():
+            gateway = Gateway(java, values, log_path=log, environ=environ)
         spark = _connect(gateway, values, environ)
     except BaseException:
         if gateway is not None:
@@ -182,6 +183,26 @@ def _signals_kept() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """What comes while the JVM starts is heard when it has: before that nobody knows it, and it would be left over."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, frame: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+    if came:
+        signal.raise_signal(came[0])
 
 
 @contextmanager

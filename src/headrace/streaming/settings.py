@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headrace.core.errors import OperatorError
+from headrace.streaming.s3 import s3_settings
 
 LOOPBACK = "127.0.0.1"
 LOG_LEVELS = ("error", "warn", "info", "debug")
@@ -43,6 +44,7 @@ class SparkSettings:
     scratch: str | None = field(
         default=None, metadata={"help": "Where Spark keeps shuffles and state while it runs.  [default: TMPDIR]"}
     )
+    s3: bool = field(default=False, metadata={"help": "Reach s3:// too; a pipeline whose tables lie there sets it."})
     extra: Mapping[str, str] = field(
         default_factory=dict,
         metadata={"help": "Any of Spark's own settings; they win over ours."},
@@ -124,6 +126,8 @@ def spark_settings(
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.enabled": "false" if settings.ui_port is None else "true",
     }
+    if settings.s3:
+        values |= s3_settings(os.environ)
     if settings.ui_port is not None:
         values["spark.ui.port"] = str(settings.ui_port)
     if (partitions := settings.parallelism or settings.cores) is not None:

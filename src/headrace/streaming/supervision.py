@@ -77,7 +77,7 @@ _STOPPING: tuple[tuple[str, Kind, str], ...] = (
         "the code does not fit the state that its checkpoint holds; replay the pipeline",
     ),
     (
-        r"PythonException|PYTHON_EXCEPTION|AnalysisException|UNRESOLVED_COLUMN|PARSE_SYNTAX_ERROR",
+        r"AnalysisException|UNRESOLVED_COLUMN|PARSE_SYNTAX_ERROR",
         "code",
         "mend the function",
     ),
@@ -103,6 +103,9 @@ def classify(text: str) -> Failure:
         if mark in text:
             said = text.split(mark, 1)[1].splitlines()[0]
             return Failure(kind=kind, message=_short(what + said), remedy=remedy)
+    raised = _raised_in_worker(text)
+    if raised is not None:
+        return Failure(kind="code", message=_short(raised), remedy="mend the function")
     for pattern, stopping, remedy in _STOPPING:
         if re.search(pattern, text, re.IGNORECASE | re.DOTALL):
             return Failure(kind=stopping, message=_short(_telling(text, pattern)), remedy=remedy)
@@ -119,6 +122,22 @@ def wait_s(failure: Failure, restarts: int, patience: Patience) -> float | None:
     if restarts >= limit:
         return None
     return float(min(patience.backoff_s_max, patience.backoff_s_min * 2**restarts))
+
+
+_FROM_WORKER = re.compile(r"from the Python worker: Traceback .*\n(?P<frames>(?:[ \t].*\n)*)(?P<said>\S.*)")
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+# Frames of others: what the user called, not what the user wrote.
+_INSTALLED = re.compile(r"[/\\](site-packages|dist-packages|pyspark|lib[/\\]python[\d.]+)[/\\]|^<")
+_OWN_TASK = re.compile(r"headrace[/\\]streaming[/\\]topic_task\.py")
+
+
+def _raised_in_worker(text: str) -> str | None:
+    """What the user's function raised in a Python worker, with its line; None where it was not the user's."""
+    found = _FROM_WORKER.search(text)
+    if found is None or _OWN_TASK.search(found["frames"]):
+        return None
+    frames = [each for each in _FRAME.finditer(found["frames"]) if not _INSTALLED.search(each["file"])]
+    return f"{frames[-1]['file']}:{frames[-1]['line']}: {found['said']}" if frames else found["said"]
 
 
 _NOISE = re.compile(r"^\s*(at |\.\.\. \d+ more|=== |Caused by: java\.lang\.RuntimeException: null$|File \"|Traceback)")

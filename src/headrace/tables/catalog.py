@@ -24,7 +24,9 @@ from headrace.tables.layout import (
     tables_root,
 )
 from headrace.tables.links import LOCK_WAIT_SECONDS_MAX, LinkDisk, LockedError
-from headrace.tables.mending import Mending, code_hash, facts_of, followed, mend
+from headrace.tables.mending import Mending, facts_of, followed, mend
+from headrace.tables.storage import is_url, storage_of
+from headrace.tables.version_code import VersionCode, read_version_code, write_version_code
 from headrace.tables.versions import Interval, Version, Versions, ms_of_time, time_of_ms
 
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -51,7 +53,12 @@ class Catalog:
         disk: LinkDisk | None = None,
     ) -> "Catalog":
         """A pipeline that never ran has a catalog without versions; nothing is written for it."""
-        catalog = cls(PipelineLayout.of(tables_dir, pipeline), clock=clock or SystemClock(), disk=disk or LinkDisk())
+        layout, clock = PipelineLayout.of(tables_dir, pipeline), clock or SystemClock()
+        if is_url(layout.tables_dir):
+            from headrace.tables.store_catalog import StoreCatalog
+
+            cls = StoreCatalog
+        catalog = cls(layout, clock=clock, disk=disk or LinkDisk())
         catalog.refresh()
         return catalog
 
@@ -96,7 +103,18 @@ class Catalog:
     def version(self, number: int) -> Version:
         return self._versions.get(number)
 
-    def create_first(self, code: str | bytes, tables: Iterable[str], *, note: str = "") -> Version:
+    def code(self, number: int) -> VersionCode:
+        """What a version runs."""
+        code = read_version_code(self.layout.version_dir(number), self._disk)
+        if code is None:
+            raise OperatorError(f"{self.layout.code_file(number)}: missing; put it back, or discard the version")
+        return code
+
+    def code_files(self, number: int) -> tuple[str, str]:
+        """The file of a version's code and the directory of its modules, on this machine."""
+        return self.layout.code_file(number), self.layout.modules_dir(number)
+
+    def create_first(self, code: str | bytes | VersionCode, tables: Iterable[str], *, note: str = "") -> Version:
         """The first version, live at once."""
         with self._changing():
             live = self._versions.live
@@ -108,7 +126,7 @@ class Catalog:
             self._move_to(number)
         return self.version(number)
 
-    def begin_version(self, code: str | bytes, tables: Iterable[str], *, note: str = "") -> Version:
+    def begin_version(self, code: str | bytes | VersionCode, tables: Iterable[str], *, note: str = "") -> Version:
         """The next version, in state building, in an empty directory of its own."""
         with self._changing():
             if self._versions.live is None:
@@ -118,17 +136,20 @@ class Catalog:
             number = self._begin(code, tables, note)
         return self.version(number)
 
-    def declare(self, number: int, *, tables: Iterable[str] | None = None, code: str | bytes | None = None) -> Version:
+    def declare(
+        self, number: int, *, tables: Iterable[str] | None = None, code: str | bytes | VersionCode | None = None
+    ) -> Version:
         """Code or tables of a version that goes on: a table was added, or a line changed that its state allows."""
         with self._changing():
             version = self._usable(number)
             if tables is not None:
                 version = replace(version, tables=self._checked(tables))
-                self._write(self._versions.with_version(version))
             if code is not None:
-                # The file is the truth; the hash in the catalog follows it when the change is settled.
-                self._disk.replace_file(self.layout.code_file(number), _bytes(code))
-                self._disk.sync_directory(self.layout.version_dir(number))
+                # The files are the truth; a hash that is not theirs is put right when the change is settled.
+                version = replace(version, code_sha256=VersionCode.of(code).sha256)
+            self._write(self._versions.with_version(version))
+            if code is not None:
+                self._write_code(number, VersionCode.of(code))
             self._settle()
         return self.version(number)
 
@@ -211,25 +232,30 @@ class Catalog:
         self._disk.sync_directory(self.layout.root)
         self._versions = versions
 
-    def _begin(self, code: str | bytes, tables: Iterable[str], note: str) -> int:
+    def _begin(self, code: str | bytes | VersionCode, tables: Iterable[str], note: str) -> int:
         """The catalog knows a version before its directory exists, so that no directory is ever without an owner."""
-        data, number = _bytes(code), self._versions.number_next
+        given, number = VersionCode.of(code), self._versions.number_next
         version = Version(
             number=number,
             state="building",
             created_at=time_of_ms(self._clock.now_ms()),
-            code_sha256=code_hash(data),
+            code_sha256=given.sha256,
             note=note,
             tables=self._checked(tables),
         )
         self._write(self._versions.with_version(version))
+        self._make_directory(number, given)
+        return number
+
+    def _make_directory(self, number: int, code: VersionCode) -> None:
         staging = os.path.join(self.layout.root, f"{STAGING_PREFIX}v{number}")
         self._disk.make_directory(staging)
-        self._disk.replace_file(os.path.join(staging, "pipeline.py"), data)
-        self._disk.sync_directory(staging)
+        write_version_code(staging, code, self._disk)
         self._disk.rename(staging, self.layout.version_dir(number))
         self._disk.sync_directory(self.layout.root)
-        return number
+
+    def _write_code(self, number: int, code: VersionCode) -> None:
+        write_version_code(self.layout.version_dir(number), code, self._disk)
 
     def _move_to(self, number: int) -> None:
         live, version = self._versions.live, self._versions.get(number)
@@ -260,7 +286,7 @@ class Catalog:
     def _checked(self, tables: Iterable[str]) -> tuple[str, ...]:
         """Table names that this pipeline may have: nobody else's, and nothing else stands at their stable paths."""
         names = tuple(sorted({check_table_name(name) for name in tables}))
-        owners = table_owners(self.layout.tables_dir, self._disk, without=self.pipeline)
+        owners = table_owners(self.layout.tables_dir, without=self.pipeline)
         for name in names:
             path = self.layout.stable_path(name)
             if name in owners:
@@ -279,25 +305,19 @@ class Catalog:
 
 def pipelines(tables_dir: str | os.PathLike[str]) -> tuple[str, ...]:
     """The pipelines that keep tables in a directory."""
-    hidden = os.path.join(tables_root(tables_dir), HIDDEN)
-    try:
-        names = os.listdir(hidden)
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
-    return tuple(sorted(name for name in names if os.path.isfile(os.path.join(hidden, name, "catalog.json"))))
+    root = tables_root(tables_dir)
+    hidden, storage = os.path.join(root, HIDDEN), storage_of(root)
+    if is_url(root):
+        return tuple(name for name in storage.names(hidden) if "catalog.json" in storage.names(f"{hidden}/{name}"))
+    return tuple(name for name in storage.names(hidden) if os.path.isfile(os.path.join(hidden, name, "catalog.json")))
 
 
-def table_owners(tables_dir: str, disk: LinkDisk | None = None, *, without: str | None = None) -> dict[str, str]:
+def table_owners(tables_dir: str, *, without: str | None = None) -> dict[str, str]:
     """Which pipeline each table name belongs to."""
-    disk = disk or LinkDisk()
     owners: dict[str, str] = {}
     for pipeline in pipelines(tables_dir):
         path = PipelineLayout.of(tables_dir, pipeline).catalog_file
-        data = disk.read_file(path) if pipeline != without else None
+        data = storage_of(path).read(path) if pipeline != without else None
         if data is not None:
             owners.update(dict.fromkeys(Versions.from_json(data, path).owned_tables(), pipeline))
     return owners
-
-
-def _bytes(code: str | bytes) -> bytes:
-    return code.encode() if isinstance(code, str) else code

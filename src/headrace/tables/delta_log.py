@@ -14,6 +14,7 @@ from typing import Any
 
 from headrace.core.errors import OperatorError
 from headrace.tables.provenance import Provenance, decode
+from headrace.tables.storage import is_delta, storage_of
 from headrace.tables.versions import time_of_ms, time_text
 
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
@@ -40,13 +41,11 @@ class DeltaLog:
 
     def __init__(self, path: str, name: str | None = None) -> None:
         self.name = name or path
-        if "://" in path:
-            raise OperatorError(f"{path}: commits are read from a directory; give the path of one")
         self._directory = os.path.join(path, "_delta_log")
-        try:
-            matches = map(_COMMIT_FILE.fullmatch, os.listdir(self._directory))
-        except (FileNotFoundError, NotADirectoryError):
-            raise OperatorError(f"{path}: not a Delta table; give the path of a directory with a _delta_log") from None
+        self._storage = storage_of(path)
+        if not is_delta(path):
+            raise OperatorError(f"{path}: not a Delta table; give the path of a directory with a _delta_log")
+        matches = map(_COMMIT_FILE.fullmatch, self._storage.names(self._directory))
         self.versions = sorted(int(match[1]) for match in matches if match)
         if not self.versions:
             raise OperatorError(f"{self.name}: its log holds no commits; look at {self._directory}")
@@ -65,21 +64,19 @@ class DeltaLog:
         rows = _RowCount()
         path = self._path(version)
         try:
-            with open(path, "rb") as file:
-                for line in file:
-                    if not line.strip():
-                        continue
-                    action = json.loads(line)
-                    if "commitInfo" in action:
-                        info = action["commitInfo"] or {}
-                    for kind in ("add", "remove"):
-                        if kind in action:
-                            rows.see(kind, action[kind])
-            at_ms = info.get("inCommitTimestamp") or info.get("timestamp") or os.stat(path).st_mtime_ns // 1_000_000
-        except FileNotFoundError:
-            raise OperatorError(
-                f"{self.name}: commit {version} is no longer in the log; it begins at {self.first}"
-            ) from None
+            data = self._storage.read(path)
+            if data is None:
+                raise OperatorError(f"{self.name}: commit {version} is no longer in the log; it begins at {self.first}")
+            for line in data.splitlines():
+                if not line.strip():
+                    continue
+                action = json.loads(line)
+                if "commitInfo" in action:
+                    info = action["commitInfo"] or {}
+                for kind in ("add", "remove"):
+                    if kind in action:
+                        rows.see(kind, action[kind])
+            at_ms = info.get("inCommitTimestamp") or info.get("timestamp") or self._storage.changed_ms(path)
         except ValueError as error:
             raise OperatorError(f"{path}: not a commit of a Delta table ({error})") from error
         metrics = info.get("operationMetrics") or {}

@@ -9,6 +9,7 @@ from headrace.tables.engine import engine
 from headrace.tables.expectations import Summary, read_outcomes, summarize
 from headrace.tables.reading import Snapshot, attach, open_snapshot
 from headrace.tables.resolving import Place, Resolver
+from headrace.tables.storage import is_url
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,7 @@ def describe(resolver: Resolver, name: str) -> Description:
     live = resolver.version(place.pipeline) if place.pipeline else None
     return Description(
         place=place,
-        stable_path=os.path.join(resolver.tables_dir, name) if place.kind == "pipeline" else place.path,
+        stable_path=_stable_path(resolver, place),
         version=snapshot.version,
         size=Size(files=size.files, bytes=size.bytes, rows=count_rows(snapshot)),
         columns=tuple(
@@ -94,6 +95,12 @@ def describe(resolver: Resolver, name: str) -> Description:
         quarantined=_quarantined(resolver, place),
         expectations=tuple(summarize(read_outcomes(_expectations_file(resolver, place)))),
     )
+
+
+def _stable_path(resolver: Resolver, place: Place) -> str:
+    """A store has no links, so a table has no path there but that of its version."""
+    linked = place.kind == "pipeline" and not is_url(resolver.tables_dir)
+    return os.path.join(resolver.tables_dir, place.name) if linked else place.path
 
 
 def _quarantined(resolver: Resolver, place: Place) -> int | None:

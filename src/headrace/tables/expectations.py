@@ -1,18 +1,23 @@
 """How the expectations of a node were met, batch by batch: `_expectations/<node>.jsonl`, one line a batch.
 
-    {"batch": 12, "at": "2026-10-05T12:00:00.000Z", "rows": 100,
+    {"batch": 12, "at": "2026-10-05T12:00:00.000Z", "rows": 100, "unparsed": 0, "quarantined": 2,
      "expectations": {"amount is positive": {"action": "quarantine", "failed": 2}}}
 
 A batch that is run again writes its line again, and the last line of a batch counts. A line that a crash cut short is
 skipped: its batch runs again. When the file gets long, its older lines become one with their sums.
+
+A node that runs writes it through a `Ledger`; everybody else only reads.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from headrace.tables.storage import storage_of
 from headrace.tables.versions import time_of, time_text
+
+LEDGER_BYTES_MAX = 1 << 20  # some five thousand batches one by one; what is older is kept as a sum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +32,16 @@ class BatchOutcome:
     at: datetime
     rows: int
     expectations: Mapping[str, Outcome]
+    unparsed: int = 0
+    quarantined: int = 0
 
     def to_line(self) -> str:
         content = {
             "batch": self.batch,
             "at": time_text(self.at),
             "rows": self.rows,
+            "unparsed": self.unparsed,
+            "quarantined": self.quarantined,
             "expectations": {
                 name: {"action": each.action, "failed": each.failed} for name, each in self.expectations.items()
             },
@@ -54,14 +63,10 @@ class Summary:
 def read_outcomes(path: str) -> list[BatchOutcome]:
     """In the order of their batches; [] if the node has written none."""
     batches: dict[int, BatchOutcome] = {}
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                outcome = _outcome(line)
-                if outcome is not None:
-                    batches[outcome.batch] = outcome
-    except FileNotFoundError:
-        return []
+    for line in (storage_of(path).read(path) or b"").decode(errors="replace").splitlines():
+        outcome = _outcome(line)
+        if outcome is not None:
+            batches[outcome.batch] = outcome
     return [batches[batch] for batch in sorted(batches)]
 
 
@@ -76,6 +81,8 @@ def _outcome(line: str) -> BatchOutcome | None:
                 str(name): Outcome(action=str(each["action"]), failed=int(each["failed"]))
                 for name, each in content["expectations"].items()
             },
+            unparsed=int(content.get("unparsed", 0)),
+            quarantined=int(content.get("quarantined", 0)),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -95,3 +102,74 @@ def summarize(outcomes: list[BatchOutcome]) -> list[Summary]:
                 batch_last_failed=last,
             )
     return list(found.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Sums over batches."""
+
+    rows: int = 0
+    unparsed: int = 0
+    quarantined: int = 0
+    expectations: Mapping[str, Outcome] = field(default_factory=dict)
+
+    def plus(self, outcome: BatchOutcome, sign: int = 1) -> "Totals":
+        by_name = dict(self.expectations)
+        for name, each in outcome.expectations.items():
+            old = by_name.get(name, Outcome(action=each.action, failed=0))
+            by_name[name] = Outcome(action=old.action, failed=old.failed + sign * each.failed)
+        return Totals(
+            rows=self.rows + sign * outcome.rows,
+            unparsed=self.unparsed + sign * outcome.unparsed,
+            quarantined=self.quarantined + sign * outcome.quarantined,
+            expectations=by_name,
+        )
+
+
+class Ledger:
+    """The file while its node runs. It is read once; from then on the totals are kept up with what is added."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._totals = Totals()
+        self._last: BatchOutcome | None = None
+        self._storage = storage_of(path)
+        for outcome in read_outcomes(path):
+            self._take(outcome)
+
+    @property
+    def totals(self) -> Totals:
+        return self._totals
+
+    def add(self, outcome: BatchOutcome) -> None:
+        bytes_now = self._storage.append(self._path, outcome.to_line().encode())
+        self._take(outcome)
+        if bytes_now > LEDGER_BYTES_MAX:
+            self._fold()
+
+    def _fold(self) -> None:
+        """The older half of the lines becomes one with their sums: the file is bounded, the totals stay."""
+        outcomes = read_outcomes(self._path)
+        middle = len(outcomes) // 2
+        if middle < 2:
+            return
+        sums = Totals()
+        for outcome in outcomes[:middle]:
+            sums = sums.plus(outcome)
+        folded = BatchOutcome(
+            batch=outcomes[middle - 1].batch,
+            at=outcomes[middle - 1].at,
+            rows=sums.rows,
+            unparsed=sums.unparsed,
+            quarantined=sums.quarantined,
+            expectations=sums.expectations,
+        )
+        lines = [outcome.to_line() for outcome in (folded, *outcomes[middle:])]
+        self._storage.write(self._path, "".join(lines).encode())
+
+    def _take(self, outcome: BatchOutcome) -> None:
+        # Batches only go forward, so that only the last one can come again.
+        if self._last is not None and self._last.batch == outcome.batch:
+            self._totals = self._totals.plus(self._last, -1)
+        self._totals = self._totals.plus(outcome)
+        self._last = outcome

@@ -3,7 +3,7 @@
     <tables>/<name>                            -> .headrace/<pipeline>/live/<name>   the stable path, a symbolic link
     <tables>/.headrace/<pipeline>/live         -> v2                                one rename cuts all tables over
     <tables>/.headrace/<pipeline>/catalog.json
-    <tables>/.headrace/<pipeline>/v2/          pipeline.py, run.json
+    <tables>/.headrace/<pipeline>/v2/          pipeline.py, _code/ (modules beside it), run.json
     <tables>/.headrace/<pipeline>/v2/<name>/   a Delta table
     <tables>/.headrace/<pipeline>/v2/_checkpoints/<node>/, _quarantine/<node>/, _expectations/<node>.jsonl
 
@@ -23,6 +23,8 @@ LIVE = "live"
 QUARANTINE = "_quarantine"
 EXPECTATIONS = "_expectations"
 CHECKPOINTS = "_checkpoints"
+CODE = "pipeline.py"
+MODULES = "_code"
 TRASH_PREFIX = ".trash-"
 STAGING_PREFIX = ".staging-"
 NAME_BYTES_MAX = 200  # below the 255 of a file name, with room for what is put before and behind it
@@ -30,6 +32,7 @@ NAME_BYTES_MAX = 200  # below the 255 of a file name, with room for what is put 
 # A table's name is a function's name; the underscore in front belongs to our own directories.
 _TABLE_NAME = re.compile(r"[^\W\d_][\w-]*")
 _PIPELINE_NAME = re.compile(r"[^\W_][\w.-]*")
+_SCHEMES = {"s3a://": "s3://", "file://": ""}  # other ways to write what we write
 _VERSION_NAME = re.compile(r"v([1-9][0-9]*)")
 
 
@@ -58,11 +61,16 @@ def version_number(directory_name: str) -> int | None:
 
 
 def tables_root(tables_dir: str | os.PathLike[str]) -> str:
-    """The absolute path of a tables directory; object stores have no links to swap, and are refused."""
+    """The absolute path of a tables directory, or the URL of a place in an object store."""
     path = os.fspath(tables_dir)
-    if "://" in path:
-        raise OperatorError(f"{path}: pipelines keep their tables on a file system; give the path of a directory")
-    return os.path.abspath(path)
+    for scheme, known in _SCHEMES.items():
+        if path.startswith(scheme):
+            path = known + path.removeprefix(scheme)
+    if "://" not in path:
+        return os.path.abspath(path)
+    if not re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]+(/.*)?", path):
+        raise OperatorError(f"{path}: not a place for tables; give a directory, or s3://BUCKET/PREFIX")
+    return path.rstrip("/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +105,10 @@ class PipelineLayout:
         return os.path.join(self.root, f"v{version}")
 
     def code_file(self, version: int) -> str:
-        return os.path.join(self.version_dir(version), "pipeline.py")
+        return os.path.join(self.version_dir(version), CODE)
+
+    def modules_dir(self, version: int) -> str:
+        return os.path.join(self.version_dir(version), MODULES)
 
     def run_file(self, version: int) -> str:
         return os.path.join(self.version_dir(version), "run.json")

@@ -1,12 +1,11 @@
 """What a crash can leave behind, and what is done about it.
 
-The `live` link is the truth about which version is live, and bears the time since when; a version's `pipeline.py` is
-the truth about its code. Everything else follows from these and from the catalog. `mend` decides, without IO; a
-cut-over, a roll-back and a discard end with the same decision, so that what completes a change that was cut short
-is the code that runs every time.
+The `live` link is the truth about which version is live, and bears the time since when; the code in a version's
+directory is the truth about its code. Everything else follows from these and from the catalog. `mend` decides, without
+IO; a cut-over, a roll-back and a discard end with the same decision, so that what completes a change that was cut
+short is the code that runs every time.
 """
 
-import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from headrace.tables.layout import (
     version_number,
 )
 from headrace.tables.links import LinkDisk
+from headrace.tables.version_code import read_version_code
 from headrace.tables.versions import Version, Versions, time_of_ms
 
 INTERRUPTED = "its making was interrupted"
@@ -136,9 +136,10 @@ def facts_of(layout: PipelineLayout, versions: Versions, disk: LinkDisk) -> Fact
             leftovers.add(entry.name)
         elif number is not None and entry.is_dir(follow_symlinks=False):
             known = versions.find(number) is not None
+            code = read_version_code(layout.version_dir(number), disk)
             directories[number] = DirectoryFacts(
                 made_at=time_of_ms(entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000),
-                code_sha256=code_hash(disk.read_file(layout.code_file(number))),
+                code_sha256=code.sha256 if code is not None else "",
                 tables=() if known else _tables_in(layout.version_dir(number)),
             )
     target = disk.read_link(layout.live_link)
@@ -163,10 +164,6 @@ def facts_of(layout: PipelineLayout, versions: Versions, disk: LinkDisk) -> Fact
         links=frozenset(links),
         obstacles=obstacles,
     )
-
-
-def code_hash(code: bytes | None) -> str:
-    return "" if code is None else hashlib.sha256(code).hexdigest()
 
 
 def _entries(path: str) -> list[os.DirEntry[str]]:

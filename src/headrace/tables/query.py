@@ -16,7 +16,8 @@ from headrace.core.errors import OperatorError
 from headrace.tables.engine import engine, one_line_errors, quoted
 from headrace.tables.layout import QUARANTINE
 from headrace.tables.reading import Snapshot, attach, open_snapshot
-from headrace.tables.resolving import Resolver, is_delta
+from headrace.tables.resolving import Resolver
+from headrace.tables.storage import is_delta
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -14,7 +14,9 @@ from urllib.parse import unquote
 from headrace.core.errors import OperatorError
 from headrace.tables.delta_log import DeltaLog
 from headrace.tables.engine import literal, missing_extra, quoted
+from headrace.tables.object_store import delta_options
 from headrace.tables.sql_types import sql_type
+from headrace.tables.storage import is_delta, is_url
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -56,14 +58,15 @@ def open_snapshot(
         odd = " ".join(sorted(_UNOPENABLE.intersection(path)))
         raise OperatorError(f"{path}: deltalake opens no path with {odd} in it; rename the directory")
     try:
-        table = DeltaTable(path)
+        options = delta_options(path)
+        table = DeltaTable(path, storage_options=options)
         last = table.version()
         if version is not None and not 0 <= version <= last:
             raise OperatorError(f"{name}: version {version} is outside [0, {last}]; see: headrace table history {name}")
         if version is not None and version != last:
-            table = DeltaTable(path, version=version)
+            table = DeltaTable(path, version=version, storage_options=options)
     except TableNotFoundError as error:
-        if version is not None and "://" not in path and os.path.isdir(os.path.join(path, "_delta_log")):
+        if version is not None and is_delta(path):
             raise OperatorError(_unreadable(name, path, version, error)) from error
         raise OperatorError(f"{path}: not a Delta table; give the path of a directory with a _delta_log") from error
     except DeltaError as error:
@@ -75,7 +78,7 @@ def _unreadable(name: str, path: str, version: int | None, error: Exception) -> 
     reason = str(error).splitlines()[0]
     if "feature" in reason.lower() or "protocol" in reason.lower():
         return f"{name}: it needs what deltalake cannot read ({reason}); read it with Spark"
-    if version is not None and "://" not in path and version < DeltaLog(path, name).first:
+    if version is not None and version < DeltaLog(path, name).first:
         return f"{name}: version {version} is no longer in the log; it begins at {DeltaLog(path, name).first}"
     return f"{name}: cannot be opened ({reason})"
 
@@ -84,6 +87,12 @@ def attach(connection: "DuckDBPyConnection", view: str, snapshot: Snapshot) -> N
     """Makes the snapshot readable in SQL under the (quoted) name `view`."""
     from deltalake.exceptions import DeltaError
 
+    if is_url(snapshot.path) and _is_plain(snapshot.table):
+        # DuckDB asks it for the columns and the rows that a query needs.
+        name = f"headrace_dataset_{id(snapshot)}"
+        connection.register(name, snapshot.table.to_pyarrow_dataset())
+        connection.execute(f"create or replace view {view} as from {name}")
+        return
     select = _parquet_select(snapshot)
     if select is not None:
         connection.execute(f"create or replace view {view} as {select}")
@@ -104,7 +113,7 @@ def _parquet_select(snapshot: Snapshot) -> str | None:
     """What reads the table's files directly; None if they do not hold the rows as they are."""
     table = snapshot.table
     fields = [(field.name, sql_type(field.type), field.type) for field in table.schema().fields]
-    if any(kind is None for _, kind, _ in fields) or not _is_plain(table) or "://" in snapshot.path:
+    if any(kind is None for _, kind, _ in fields) or not _is_plain(table) or is_url(snapshot.path):
         return None
     partitions = table.metadata().partition_columns
     columns = [

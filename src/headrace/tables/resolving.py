@@ -23,6 +23,7 @@ from headrace.tables.layout import (
     stable_owner,
     tables_root,
 )
+from headrace.tables.storage import is_delta, is_url, storage_of
 from headrace.tables.versions import Version, time_text
 
 Kind = Literal["pipeline", "quarantine", "plain"]
@@ -81,12 +82,17 @@ class Resolver:
         return place
 
     def _find(self, name: str) -> Place | None:
-        if "://" in name:
-            return Place(name=name, path=name)
+        if is_url(name):
+            return Place(name=name, path=tables_root(name))
         node = quarantine_node(name)
         if node is not None:
             return self._quarantine(name, node)
         path = os.path.join(self.tables_dir, name)
+        if is_url(path):
+            pipeline = table_owners(self.tables_dir).get(name)
+            if pipeline is not None:
+                return self._of_pipeline(name, pipeline)
+            return Place(name=name, path=path) if is_delta(path) else None
         if os.path.dirname(name) == "":
             target = os.readlink(path) if os.path.islink(path) else None
             owner = stable_owner(target) if target is not None else None
@@ -179,11 +185,11 @@ class Resolver:
         for name in _names(self.tables_dir):
             path = os.path.join(self.tables_dir, name)
             if name != HIDDEN and name not in found and is_delta(path):
-                found[name] = Place(name=name, path=os.path.realpath(path))
+                found[name] = Place(name=name, path=path if is_url(path) else os.path.realpath(path))
         return [found[name] for name in sorted(found)] + self.quarantines()
 
     def _unknown(self, name: str) -> str:
-        if not os.path.isdir(self.tables_dir):
+        if not is_url(self.tables_dir) and not os.path.isdir(self.tables_dir):
             return f"{self.tables_dir}: no such directory; give --tables DIR or set {TABLES_DIR_VARIABLE}"
         names = [place.name for place in self.places()]
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
@@ -226,12 +232,5 @@ def quarantine_node(name: str) -> str | None:
     return None
 
 
-def is_delta(path: str) -> bool:
-    return "://" in path or os.path.isdir(os.path.join(path, "_delta_log"))
-
-
 def _names(path: str) -> list[str]:
-    try:
-        return sorted(os.listdir(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    return storage_of(path).names(path)

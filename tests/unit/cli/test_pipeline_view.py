@@ -5,8 +5,12 @@ from __future__ import annotations
 import io
 
 import pytest
+from click import unstyle
 
-from headrace.cli.pipeline_view import LineView, node_line, progress_table, view_of
+from headrace.cli import pipeline_view
+from headrace.cli.columns import width_of
+from headrace.cli.pipeline_screen import final_lines, screen_lines
+from headrace.cli.pipeline_view import LineView, node_line, view_of
 from headrace.streaming.progress import NodeProgress, RunProgress
 
 
@@ -44,18 +48,84 @@ def test_lines_come_at_changes_and_not_at_every_look(capsys: pytest.CaptureFixtu
     assert lines[2].startswith("shop version 2 has caught up")
 
 
-def test_the_table_of_a_terminal_has_every_node_and_its_message() -> None:
-    from rich.console import Console
+MESSAGE = "batch 3 (orders offsets 0:120-240): /home/me/rules.py:17: ZeroDivisionError: division by zero; mend it"
 
-    run = progress(status="failed", batch=1, lag=3, lag_unit="versions", message="batch 1: [red] brackets stay")
-    out = io.StringIO()
-    Console(file=out, width=160).print(progress_table(run))
-    text = out.getvalue()
-    assert "shop version 2, replaying" in text
-    assert "3 versions" in text
-    assert "batch 1: [red] brackets stay" in text
+
+def shop(nodes: int = 3) -> RunProgress:
+    found = [
+        NodeProgress(
+            name="clean_orders", status="running", batch=12, rows_in=1_234_567, input_rate=15_000.0, rows_rate=18_000.0,
+            lag=123_456, batch_ms=2_850, expectations={"positive": {"action": "quarantine", "failed": 12}},
+        ),
+        *(NodeProgress(name=f"table_{number}", status="running", batch=number) for number in range(nodes - 2)),
+        NodeProgress(name="a_table_with_a_long_name", status="failed", batch=3, lag=1, lag_unit="versions",
+                     message=MESSAGE),
+    ]  # fmt: skip
+    return RunProgress(pipeline="shop", version=2, replay=True, status="running", nodes={n.name: n for n in found})
+
+
+def plain(lines: list[str]) -> list[str]:
+    return [unstyle(line) for line in lines]
+
+
+def test_a_terminal_of_eighty_columns_has_every_figure() -> None:
+    lines = plain(
+        screen_lines(
+            shop(), width=80, height=24, said=["said", f"a_table_with_a_long_name stopped: {MESSAGE}"], foot="foot"
+        )
+    )
+    assert lines[0] == "shop version 2, replaying: 91%, 123,456 records to go, about 7 s"
+    assert lines[2].split() == ["node", "state", "batch", "in/s", "rows/s", "lag", "last", "batch"]
+    assert lines[3].split() == ["clean_orders", "running", "12", "15,000", "18,000", "123,456", "2850", "ms"]
+    assert lines[4] == "  positive: 12 quarantine"
+    assert lines[6].split()[:3] == ["a_table_with_a_long_name", "failed", "3"]
+    assert " ".join(" ".join(lines[7:9]).split()) == MESSAGE
+    assert (len(lines), lines[-1]) == (24, "foot")
+    assert "said" in lines
+    assert "stopped" not in "".join(lines), "why it stopped stands with the node, once"
+
+
+@pytest.mark.parametrize("width", [10, 30, 44, 60, 80, 200])
+@pytest.mark.parametrize("height", [3, 8, 12, 24, 60])
+@pytest.mark.parametrize("nodes", [2, 3, 40])
+def test_whatever_the_size_all_fits_and_why_a_node_stopped_is_seen_whole(width: int, height: int, nodes: int) -> None:
+    lines = plain(screen_lines(shop(nodes), width=width, height=height, said=["said"] * 9, foot="Ctrl-C stops it"))
+    assert len(lines) == height
+    assert max(map(width_of, lines)) <= width
+    if width >= 44 and height >= 12:
+        assert MESSAGE.replace(" ", "") in "".join(lines).replace(" ", "")
+    if height == 24 and width >= 44:
+        assert any("more" in line for line in lines) == (nodes == 40)
+
+
+def test_a_narrow_terminal_keeps_state_rate_and_lag() -> None:
+    header = plain(screen_lines(shop(), width=36, height=24))[3]
+    assert header.split() == ["node", "state", "rows/s", "lag"]
+
+
+def test_brackets_and_escapes_in_a_message_stay_text() -> None:
+    run = progress(status="failed", message="[red] \x1b[2J stays")
+    assert "  [red] \\x1b[2J stays" in plain(screen_lines(run, width=80, height=10))
+
+
+def test_what_stays_behind_has_a_line_a_node_and_leaves_the_messages_to_the_end() -> None:
+    lines = plain(final_lines(shop(), 80))
+    assert [line.split()[0] for line in lines] == ["node", "clean_orders", "positive:", "table_0",
+                                                   "a_table_with_a_long_name"]  # fmt: skip
+
+
+def test_how_far_a_replay_is_comes_as_a_line_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(pipeline_view.time, "monotonic", lambda: now[0])
+    view = LineView(replay=True)
+    view.show(shop())
+    now[0] = 6.0
+    view.show(shop())
+    assert "shop version 2: replaying: 91%, 123,456 records to go, about 7 s" in capsys.readouterr().out
 
 
 def test_what_is_no_terminal_gets_lines() -> None:
-    with view_of(io.StringIO(), replay=False) as view:
+    with view_of(io.StringIO(), progress()) as view:
         assert isinstance(view, LineView)

@@ -9,7 +9,7 @@ import pytest
 
 import headrace as hr
 from headrace.streaming.declarations import PipelineError, TableOutput, TopicOutput, collecting
-from headrace.streaming.declare import DECLARED
+from headrace.streaming.declare_nodes import DECLARED
 
 
 def test_a_decorated_function_stays_the_plain_function_that_it_was() -> None:

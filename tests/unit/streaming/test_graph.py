@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from pipeline_files import graph_of
 from headrace.core.errors import OperatorError
 from headrace.streaming.graph import make_graph
 from headrace.streaming.loading import Loaded
+from headrace.streaming.own_modules import OwnModules
 
 SHOP = """
 orders = hr.topic("orders", schema="id string, amount double")
@@ -141,7 +143,10 @@ def test_any_graph_without_a_circle_is_ordered_and_any_with_one_is_refused(reads
             scope: dict[str, object] = {}
             exec(f"def n{index}({names}): return t", scope)
             hr.table(scope[f"n{index}"])  # type: ignore[call-overload]
-    loaded = Loaded(pipeline="p", file="p.py", code="", sources={"t": source}, nodes=tuple(declared.nodes), modules=())
+    loaded = Loaded(
+        pipeline="p", file="p.py", code="", sources={"t": source}, nodes=tuple(declared.nodes),
+        module=ModuleType("p"), own=OwnModules("p"),
+    )  # fmt: skip
     edges = {index: {each for each in read if each < count} for index, read in enumerate(reads)}
     if _has_circle(edges):
         with pytest.raises(OperatorError, match="reads itself"):

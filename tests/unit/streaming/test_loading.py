@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -46,13 +45,10 @@ def test_two_functions_of_one_name_are_both_seen(tmp_path: Path) -> None:
 def test_functions_of_a_module_beside_the_file_are_nodes_each_time_it_is_loaded(tmp_path: Path) -> None:
     write(tmp_path, "@hr.view\ndef shared_view(orders):\n    return orders\n", "beside_shared.py")
     path = write(tmp_path, "from beside_shared import shared_view\n" + TABLE)
-    try:
-        first, second = load(path), load(path)
-    finally:
-        sys.modules.pop("beside_shared", None)
-    assert [node.name for node in first.nodes] == ["shared_view", "clean"]
-    assert {node.name for node in second.nodes} == {"shared_view", "clean"}
-    assert "beside_shared" in [module.__name__ for module in first.modules]
+    first, second = load(path), load(path)
+    for loaded in (first, second):
+        assert [node.name for node in loaded.nodes] == ["shared_view", "clean"]
+        assert list(loaded.own.sources) == ["beside_shared.py"]
 
 
 @pytest.mark.parametrize(
@@ -67,9 +63,13 @@ def test_functions_of_a_module_beside_the_file_are_nodes_each_time_it_is_loaded(
             r"shop\.py:[34]: this line needs Spark.*IntegerType\(\), not",
         ),
         ('hr.topic("t", format="xml")', r"shop\.py:2: format='xml'"),
+        ("import beside_wrong", r"beside_wrong\.py:3: ZeroDivisionError"),
+        ("import beside_unfinished", r"beside_unfinished\.py:1: "),
     ],
 )
 def test_what_the_file_raises_is_one_line_with_its_place(tmp_path: Path, code: str, says: str) -> None:
+    (tmp_path / "beside_wrong.py").write_text("\n\n1 / 0\n")
+    (tmp_path / "beside_unfinished.py").write_text("def f(:\n")
     with pytest.raises(OperatorError, match=says):
         load(write(tmp_path, code))
 

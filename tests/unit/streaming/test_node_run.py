@@ -10,11 +10,11 @@ import pytest
 
 import headrace as hr
 from headrace.streaming.declarations import Node
-from headrace.streaming.declare import DECLARED
-from headrace.streaming.expectations import Ledger
+from headrace.streaming.declare_nodes import DECLARED
 from headrace.streaming.kafka import BrokerAwayError
 from headrace.streaming.node_run import NodeRun
 from headrace.streaming.supervision import Patience
+from headrace.tables.expectations import Ledger
 from headrace.tables.provenance import TopicSource
 
 

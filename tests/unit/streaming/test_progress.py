@@ -9,15 +9,17 @@ import pytest
 
 from headrace.core.errors import OperatorError
 from headrace.streaming.declarations import Expectation
-from headrace.streaming.expectations import Counts, Ledger
+from headrace.streaming.expectations import OBSERVED, outcome_of
 from headrace.streaming.progress import NodeProgress, RunProgress, read_progress
 from headrace.streaming.run_settings import RunSettings
+from headrace.tables.expectations import BatchOutcome, Ledger, Outcome, read_outcomes
 
 POSITIVE = Expectation(name="positive", predicate="a > 0", action="quarantine")
 
 
-def counts(batch: int, failed: int, unparsed: int = 0) -> Counts:
-    return Counts(batch=batch, rows=10, unparsed=unparsed, failed={"positive": failed}, quarantined=failed)
+def counted(batch: int, failed: int, unparsed: int = 0) -> BatchOutcome:
+    """From what Spark's plan reports of a batch."""
+    return outcome_of(batch, {OBSERVED: {"rows": 10, "e0": failed, "quarantined": failed}}, (POSITIVE,), unparsed)
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -38,8 +40,8 @@ def test_what_is_no_run_is_none(tmp_path: Path, content: str) -> None:
 def test_of_a_batch_that_ran_again_the_last_line_counts(tmp_path: Path) -> None:
     path = str(tmp_path / "_expectations" / "clean.jsonl")
     ledger = Ledger(path)
-    for each in (counts(0, 1), counts(1, 9), counts(1, 2, unparsed=3)):
-        ledger.add(each, (POSITIVE,))
+    for each in (counted(0, 1), counted(1, 9), counted(1, 2, unparsed=3)):
+        ledger.add(each)
     kept_up = ledger.totals
     with open(path, "a") as file:
         file.write('{"batch": 2, "rows"')
@@ -51,17 +53,15 @@ def test_of_a_batch_that_ran_again_the_last_line_counts(tmp_path: Path) -> None:
         totals.expectations
         == kept_up.expectations
         == {
-            "positive": {"action": "quarantine", "failed": 3},
-            "can be parsed": {"action": "quarantine", "failed": 3},
+            "positive": Outcome(action="quarantine", failed=3),
+            "can be parsed": Outcome(action="quarantine", failed=3),
         }
     )
 
 
 def test_the_ledger_is_what_the_table_tools_read(tmp_path: Path) -> None:
-    from headrace.tables.expectations import read_outcomes
-
     path = str(tmp_path / "_expectations" / "clean.jsonl")
-    Ledger(path).add(counts(4, 2), (POSITIVE,))
+    Ledger(path).add(counted(4, 2))
     (outcome,) = read_outcomes(path)
     assert (outcome.batch, outcome.rows, outcome.expectations["positive"].failed) == (4, 10, 2)
     assert json.loads(Path(path).read_text())["quarantined"] == 2

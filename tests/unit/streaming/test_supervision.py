@@ -37,6 +37,32 @@ def test_a_failure_is_known_by_what_spark_says(text: str, kind: str, says: str) 
     assert "SQLSTATE" not in failure.message
 
 
+WORKER = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "/spark/python/pyspark/worker.py", line 3340, in main
+    process()
+  File "{file}", line 7, in shorten
+    return {call}
+           ^^^^^^
+  File "/usr/lib/python3.11/json/decoder.py", line 337, in decode
+    obj, end = self.raw_decode(s, idx=_w(s, 0).end())
+{said}
+ SQLSTATE: 38000
+\tat org.apache.spark.api.python.BasePythonRunner
+"""
+
+
+def test_what_a_function_raises_in_a_worker_names_the_user_s_line() -> None:
+    said = "KeyError: 'schema mismatch, connection refused'"
+    failure = classify(WORKER.format(file="/home/me/shop/rules.py", call="x", said=said))
+    assert failure == Failure(kind="code", message=f"/home/me/shop/rules.py:7: {said}", remedy="mend the function")
+
+
+def test_a_task_that_could_not_write_to_a_topic_is_tried_again() -> None:
+    file = "/venv/lib/python3.11/site-packages/headrace/streaming/topic_task.py"
+    said = "cimpl.KafkaException: KafkaError{code=_TIMED_OUT,val=-185}"
+    assert classify(WORKER.format(file=file, call="x", said=said)).kind == "transient"
+
+
 def test_what_passes_is_tried_again_with_growing_waits_and_an_end() -> None:
     away = Failure(kind="transient", message="", remedy="")
     assert [wait_s(away, restarts, PATIENCE) for restarts in range(6)] == [1.0, 2.0, 4.0, 6.0, 6.0, None]

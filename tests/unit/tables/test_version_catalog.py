@@ -327,8 +327,3 @@ def test_a_change_that_waits_too_long_for_another_says_so(shop: Catalog, monkeyp
         pytest.raises(OperatorError, match=r"\.lock: locked by another process for 0 s; let its cut-over end"),
     ):
         shop.begin_version("b", ["orders"])
-
-
-def test_an_address_of_an_object_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OperatorError, match="on a file system; give the path of a directory"):
-        Catalog.open("s3://bucket/tables", "shop")

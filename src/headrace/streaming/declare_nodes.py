@@ -1,0 +1,262 @@
+"""What a pipeline makes, as its file says it: `@hr.table`, `@hr.view`, `@hr.to_topic`, `@hr.for_each_batch`.
+
+A decorated function stays the plain function that it was, so that a test can call it with DataFrames of its own.
+What one line alone can get wrong is checked here; it must never import Spark.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar, overload
+
+from headrace.streaming.declarations import (
+    BATCH_ARGUMENT,
+    MODES,
+    BatchOutput,
+    Latency,
+    Mode,
+    Node,
+    Output,
+    PipelineError,
+    Place,
+    Static,
+    TableOutput,
+    TableStream,
+    Topic,
+    TopicOutput,
+    ViewOutput,
+    collected,
+)
+from headrace.streaming.declared_values import one_of, options_of
+from headrace.streaming.rules import Expect, expectations_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+Names = str | Iterable[str]
+DECLARED = "__headrace_node__"
+TASKS_MAX = 1_000
+
+
+@overload
+def table(function: F, /) -> F: ...
+@overload
+def table(
+    *,
+    key: Names = ...,
+    partition_by: Names = ...,
+    mode: Mode | None = ...,
+    order_by: Names = ...,
+    delete: str | None = ...,
+    expect: Expect | None = ...,
+    evolve: bool = ...,
+    into: str | None = ...,
+    replace_where: str | None = ...,
+    change_feed: bool = ...,
+    properties: Mapping[str, Any] | None = ...,
+    trigger: str | None = ...,
+    options: Mapping[str, Any] | None = ...,
+    name: str | None = ...,
+) -> Callable[[F], F]: ...
+def table(
+    function: Any = None,
+    /,
+    *,
+    key: Names = (),
+    partition_by: Names = (),
+    mode: Mode | None = None,
+    order_by: Names = (),
+    delete: str | None = None,
+    expect: Expect | None = None,
+    evolve: bool = False,
+    into: str | None = None,
+    replace_where: str | None = None,
+    change_feed: bool = False,
+    properties: Mapping[str, Any] | None = None,
+    trigger: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> Any:
+    """The function's rows are a Delta table: appended, or with a `key` merged, or with mode="complete" rewritten.
+
+    `order_by` says which of several rows of one key in a batch is the last; `delete` which rows remove their key.
+    `into` and `replace_where` fill another node's table back: the first batch replaces, later ones append.
+    """
+    place = Place.of_caller()
+    output = TableOutput(
+        key=_names(key),
+        partition_by=_names(partition_by),
+        mode=_mode(place, mode),
+        order_by=_names(order_by),
+        delete=delete,
+        evolve=evolve,
+        into=into,
+        replace_where=replace_where,
+        change_feed=change_feed,
+        properties=options_of(properties),
+    )
+    _check_table(place, output)
+    return _decorator(function, output, expect=expect, trigger=trigger, options=options, name=name)
+
+
+@overload
+def view(function: F, /) -> F: ...
+@overload
+def view(*, name: str | None = ...) -> Callable[[F], F]: ...
+def view(function: Any = None, /, *, name: str | None = None) -> Any:
+    """A step that others read by its name. It is not stored: each reader runs it."""
+    return _decorator(function, ViewOutput(), name=name)
+
+
+def to_topic(
+    topic: str,
+    *,
+    key: Names = (),
+    value: str | None = None,
+    headers: str | None = None,
+    order_by: Names = (),
+    latency: Latency = "exactly_once",
+    mode: Mode | None = None,
+    tasks: int = 4,
+    expect: Expect | None = None,
+    trigger: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> Callable[[F], F]:
+    """The function's rows are records of a topic, each exactly once; the value is a column, or all of them as JSON.
+
+    `latency="realtime"` uses Spark's real-time trigger instead: milliseconds, from topic to topic, at least once.
+    """
+    place = Place.of_caller()
+    one_of(place, "latency", latency, ("exactly_once", "realtime"))
+    if not 1 <= tasks <= TASKS_MAX:
+        raise PipelineError(place, f"to_topic {topic!r}: tasks={tasks} is outside [1, {TASKS_MAX}]")
+    output = TopicOutput(
+        topic=topic,
+        key=_names(key),
+        value=value,
+        headers=headers,
+        order_by=_names(order_by),
+        latency=latency,
+        mode=_mode(place, mode),
+        tasks=tasks,
+        options=options_of(options),
+    )
+    if latency == "realtime":
+        if expect:
+            raise PipelineError(place, f"to_topic {topic!r}: latency='realtime' takes no expectations; drop them")
+        if output.order_by:
+            raise PipelineError(place, f"to_topic {topic!r}: latency='realtime' cannot sort; drop order_by")
+    return _decorator(None, output, expect=expect, trigger=trigger, name=name)  # type: ignore[no-any-return]
+
+
+@overload
+def for_each_batch(function: F, /) -> F: ...
+@overload
+def for_each_batch(
+    *,
+    mode: Mode | None = ...,
+    expect: Expect | None = ...,
+    trigger: str | None = ...,
+    options: Mapping[str, Any] | None = ...,
+    name: str | None = ...,
+) -> Callable[[F], F]: ...
+def for_each_batch(
+    function: Any = None,
+    /,
+    *,
+    mode: Mode | None = None,
+    expect: Expect | None = None,
+    trigger: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> Any:
+    """The function gets each batch of its first argument as a plain DataFrame, and writes it itself.
+
+    Delta writes it makes carry the batch's transaction, so that a batch run again writes nothing twice; one write a
+    table and batch. An argument named `batch` gets the batch's id and the paths of this version's tables.
+    """
+    output = BatchOutput(mode=_mode(Place.of_caller(), mode))
+    return _decorator(function, output, expect=expect, trigger=trigger, options=options, name=name)
+
+
+def _decorator(function: Any, output: Output, **settings: Any) -> Any:
+    def decorate(function: F) -> F:
+        node = _node(function, output, **settings)
+        function.__dict__[DECLARED] = node
+        declared = collected()
+        if declared is not None:
+            declared.nodes.append(node)
+        return function
+
+    return decorate if function is None else decorate(function)
+
+
+def _node(
+    function: Callable[..., Any],
+    output: Output,
+    *,
+    expect: Expect | None = None,
+    trigger: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> Node:
+    code = inspect.unwrap(function).__code__
+    place = Place(code.co_filename, code.co_firstlineno)
+    name = name or function.__name__
+    inputs, defaults, takes_batch = [], {}, False
+    for argument in inspect.signature(function).parameters.values():
+        if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD, argument.POSITIONAL_ONLY):
+            raise PipelineError(place, f"{name}: argument {argument} has no name to look up; name each input")
+        if argument.name == BATCH_ARGUMENT and isinstance(output, BatchOutput):
+            takes_batch = True
+            continue
+        if isinstance(argument.default, Topic | TableStream | Static):
+            defaults[argument.name] = argument.default
+        elif argument.default is not argument.empty:
+            continue  # an ordinary default: a parameter of the function, not an edge
+        inputs.append(argument.name)
+    if not inputs:
+        raise PipelineError(place, f"{name}: reads nothing; name its inputs as arguments, such as def {name}(orders)")
+    return Node(
+        name=name,
+        function=function,
+        inputs=tuple(inputs),
+        defaults=MappingProxyType(defaults),
+        output=output,
+        expectations=expectations_of(place, name, expect),
+        trigger=trigger,
+        options=_query_options(place, name, options),
+        place=place,
+        takes_batch=takes_batch,
+    )
+
+
+def _check_table(place: Place, output: TableOutput) -> None:
+    if output.mode == "complete" and output.key:
+        raise PipelineError(place, "table: mode='complete' rewrites the table, so a key has no use; drop one of both")
+    if output.key and output.mode == "append" and output.delete is None:
+        return
+    if output.delete is not None and not output.key:
+        raise PipelineError(place, "table: delete= removes rows by their key; add key=")
+    if output.order_by and not output.key:
+        raise PipelineError(place, "table: order_by= decides among rows of one key; add key=")
+    if output.replace_where is not None and (output.key or output.mode == "complete"):
+        raise PipelineError(place, "table: replace_where= is for appended rows; drop key= and mode='complete'")
+    if output.into is not None and output.partition_by:
+        raise PipelineError(place, "table: into= writes another node's table, which has its own partition_by; drop it")
+
+
+def _mode(place: Place, mode: Mode | None) -> Mode | None:
+    if mode is not None:
+        one_of(place, "mode", mode, MODES)
+    return mode
+
+
+def _names(names: Names) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _query_options(place: Place, node: str, options: Mapping[str, Any] | None) -> Mapping[str, str]:
+    made = options_of(options)
+    if any(key.lower() == "checkpointlocation" for key in made):
+        raise PipelineError(place, f"{node}: checkpointLocation belongs to the version's directory; drop the option")
+    return made

@@ -1,0 +1,127 @@
+"""What a pipeline reads, as its file says it: `hr.topic`, `hr.stream`, `hr.static`. It must never import Spark."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from headrace.streaming.declarations import (
+    FORMATS,
+    Format,
+    PipelineError,
+    Place,
+    Static,
+    TableStream,
+    Topic,
+    collected,
+)
+from headrace.streaming.declared_values import one_of, options_of
+
+S = TypeVar("S", Topic, TableStream, Static)
+
+
+def topic(
+    topic: str,
+    schema: Any = None,
+    *,
+    format: Format = "json",
+    key: Literal["binary", "string"] = "binary",
+    starting: str | Mapping[Any, int] = "earliest",
+    tombstones: Literal["quarantine", "keep"] = "quarantine",
+    unknown: Literal["ignore", "quarantine"] = "ignore",
+    skip_bytes: int = 0,
+    parse_options: Mapping[str, Any] | None = None,
+    max_offsets_per_trigger: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Topic:
+    """A topic whose values are parsed into the columns of `schema`; without one it is inferred once and kept.
+
+    `starting` is "earliest", "latest", a time, or the offset of each partition. `_key`, `_headers`, `_topic`,
+    `_partition`, `_offset` and `_timestamp` can be used like any column. `skip_bytes` are left out before a value
+    is parsed, such as the five that a schema registry puts in front; `parse_options` are those of Spark's JSON or CSV
+    reader, `options` those of its Kafka source.
+    """
+    place = Place.of_caller()
+    one_of(place, "format", format, FORMATS)
+    one_of(place, "key", key, ("binary", "string"))
+    one_of(place, "tombstones", tombstones, ("quarantine", "keep"))
+    one_of(place, "unknown", unknown, ("ignore", "quarantine"))
+    if unknown == "quarantine" and format != "json":
+        raise PipelineError(place, f"topic {topic!r}: unknown='quarantine' is for format='json', not {format!r}")
+    if schema is None and format in ("csv", "avro"):
+        raise PipelineError(place, f"topic {topic!r}: format={format!r} needs a schema; only JSON can be inferred")
+    if schema is not None and format in ("text", "raw"):
+        raise PipelineError(place, f"topic {topic!r}: format={format!r} has one column, value, and takes no schema")
+    return _source(
+        Topic(
+            topic=topic,
+            schema=_schema_text(place, schema),
+            format=format,
+            key=key,
+            starting=starting if isinstance(starting, str) else {topic: {str(p): int(o) for p, o in starting.items()}},
+            tombstones=tombstones,
+            unknown=unknown,
+            skip_bytes=skip_bytes,
+            parse_options=options_of(parse_options),
+            options=options_of(options),
+            max_offsets_per_trigger=max_offsets_per_trigger,
+            name=_identifier(topic),
+            place=place,
+        )
+    )
+
+
+def stream(
+    table: str,
+    *,
+    max_files_per_trigger: int | None = None,
+    ignore_deletes: bool = False,
+    ignore_changes: bool = False,
+    change_feed: bool = False,
+    starting_version: int | None = None,
+) -> TableStream:
+    """A Delta table as a stream: a function of this file, a table's name, or a path.
+
+    With `change_feed` each row carries `_change_type`, `_commit_version` and `_commit_timestamp`.
+    """
+    return _source(
+        TableStream(
+            table=table,
+            max_files_per_trigger=max_files_per_trigger,
+            ignore_deletes=ignore_deletes,
+            ignore_changes=ignore_changes,
+            change_feed=change_feed,
+            starting_version=starting_version,
+            name=_identifier(table),
+            place=Place.of_caller(),
+        )
+    )
+
+
+def static(table: str, *, format: str = "delta", options: Mapping[str, Any] | None = None) -> Static:
+    """A table that streams are joined with: a table's name or a path. Each batch sees it as it is then."""
+    return _source(
+        Static(
+            table=table, format=format, options=options_of(options), name=_identifier(table), place=Place.of_caller()
+        )
+    )
+
+
+def _source(source: S) -> S:
+    declared = collected()
+    if declared is not None:
+        declared.sources.append(source)
+    return source
+
+
+def _schema_text(place: Place, schema: Any) -> str | None:
+    """DDL or JSON as it stands; a StructType as its JSON."""
+    if schema is None or isinstance(schema, str):
+        return schema
+    if callable(getattr(schema, "json", None)):
+        return str(schema.json())
+    raise PipelineError(place, f"schema={schema!r}: give DDL such as 'id string, amount double', or a StructType")
+
+
+def _identifier(name: str) -> str:
+    """What an argument must be called to mean a source that is held by no variable."""
+    base = name.rstrip("/").rsplit("/", 1)[-1]
+    return "".join(letter if letter.isalnum() else "_" for letter in base)
