@@ -136,15 +136,15 @@ def run(args: list[str]) -> int:
         raise UsageError('Missing required argument "[bootstrap-server]"')
     if given.one("line-reader") not in _READERS:
         raise ToolError(f"--line-reader {given.one('line-reader')}: Java classes cannot be loaded; known is {_READER}")
-    from headrace.cli.kafka.addresses import await_broker, wait_s_of
     from headrace.cli.kafka.client_properties import gathered, load, pairs
+    from headrace.cli.kafka.greeting import greet
     from headrace.cli.kafka.line_reader import LineReader
 
     reader = LineReader.of(
         (load(given.one("reader-config")) if given.has("reader-config") else {}) | pairs(given.all("property"))
     )
     properties = gathered(given.one("producer.config"), given.all("producer-property"))
-    await_broker(given.one("bootstrap-server"), wait_s_of(properties))
+    greet(given.one("bootstrap-server"), properties)
     return _Console(given, reader, producer_properties(given, properties)).run()
 
 
