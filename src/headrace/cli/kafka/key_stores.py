@@ -70,11 +70,11 @@ def tidied(pem: str) -> str:
     def lines(block: re.Match[str]) -> str:
         body = "".join(block[2].split())
         if ":" in body:
-            return block[0]  # with headers of its own, which end with their lines
+            return block[0] + "\n"  # with headers of its own, which end with their lines
         rows = [body[at : at + _PEM_LINE] for at in range(0, len(body), _PEM_LINE)]
         return "\n".join([f"-----BEGIN {block[1]}-----", *rows, f"-----END {block[1]}-----\n"])
 
-    return _PEM_BLOCK.sub(lines, pem)
+    return "".join(map(lines, _PEM_BLOCK.finditer(pem))) or pem
 
 
 def _opened(path: str, password: str | None, setting: str, *, keys: bool = False) -> str:

@@ -82,7 +82,7 @@ def test_a_jks_that_cannot_be_read_is_refused(path: Path, content: bytes, passwo
 def test_pkcs12_without_a_program_that_opens_it_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_bytes(b"\x30\x82")
     monkeypatch.setattr(key_stores.shutil, "which", lambda name: None)
-    with pytest.raises(ToolError, match="PKCS12 needs `openssl` or `keytool`, and there is none here; give .* as PEM"):
+    with pytest.raises(ToolError, match=r"PKCS12 needs `openssl` or `keytool`, and there is none here; give .* as PEM"):
         trusted(str(path), "x", SETTING)
 
 
@@ -91,5 +91,5 @@ def test_pem_on_one_line_gets_its_lines_back() -> None:
     assert tidied(f"-----BEGIN X----- {body} -----END X-----") == (
         f"-----BEGIN X-----\n{body[:64]}\n{body[64:]}\n-----END X-----\n"
     )
-    with_headers = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4\n\nAAAA\n-----END RSA PRIVATE KEY-----"
+    with_headers = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4\n\nAAAA\n-----END RSA PRIVATE KEY-----\n"
     assert tidied(with_headers) == with_headers
