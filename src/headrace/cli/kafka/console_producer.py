@@ -189,6 +189,7 @@ class _Console:
         settings = producer_settings(properties) | {"error_cb": self._watch.on_error}
         self._producer = make_client(NAME, Producer, settings)
         self._done = threading.Event()
+        self._ready = False
 
     def run(self) -> int:
         # Delivery reports come while the input is quiet, too: a person at the prompt must see a failure at once.
@@ -222,6 +223,11 @@ class _Console:
             self._send(self._reader.read(line.removesuffix(b"\n").removesuffix(b"\r"), number))
 
     def _send(self, line: Any) -> None:
+        if not self._ready:  # not before the first record: without one, no topic may be made
+            from headrace.cli.kafka.producing import ready
+
+            ready(self._producer, self._topic)
+            self._ready = True
         deadline = time.monotonic() + self._block_s_max
         while True:
             try:

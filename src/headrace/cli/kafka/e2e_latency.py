@@ -85,6 +85,7 @@ class _Latency:
 
         from headrace.cli.kafka.client_settings import consumer_settings, make_client, producer_settings
         from headrace.cli.kafka.consuming import close
+        from headrace.cli.kafka.producing import ready
 
         consumer = make_client(
             NAME,
@@ -104,6 +105,7 @@ class _Latency:
         producer = make_client(NAME, Producer, producer_settings({**self._properties, "linger.ms": "0", "acks": acks}))
         try:
             consumer.assign([TopicPartition(self._topic, number, OFFSET_END) for number in range(partitions)])
+            ready(producer, self._topic)
             self._await_end(consumer, partitions)
             self._measure(consumer, producer)
         finally:
