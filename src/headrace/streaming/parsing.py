@@ -122,9 +122,10 @@ class Parser:
 
         text = self._text()
         ends_well = text.endswith("}") | F.rtrim(text, F.lit(" \t\r\n")).endswith("}")
-        # Plain objects, which most are, end with their first brace: no pattern need be tried on them.
-        flat = F.instr(text, "}") == F.octet_length(text)
-        looks_like_it = ~ends_well | (~flat & text.rlike(_SEVERAL_VALUES))
+        # Plain objects, which most are, have one brace, the first: bytes are looked through sooner than a pattern.
+        rest = F.substring(F.col("value"), self.topic.skip_bytes + 2, 2**31 - 1)
+        nested = F.contains(rest, F.lit(b"{"))
+        looks_like_it = ~ends_well | (nested & text.rlike(_SEVERAL_VALUES))
         # Not from_json: that would keep the whole projection out of Spark's code generation.
         elements = F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
         return looks_like_it & (F.coalesce(elements, F.lit(-1)) != 1)

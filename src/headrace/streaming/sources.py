@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 UNPARSED = "headrace.unparsed."
+# So many records keep a second core busy though the topic has one partition; a small batch stays in one task.
+RECORDS_A_TASK_MAX = 250_000
 CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 
 
@@ -25,6 +27,7 @@ def kafka_options(topic: Topic, bootstrap: str, common: Mapping[str, str]) -> di
         "kafka.isolation.level": "read_committed",
         "includeHeaders": "true",
         "failOnDataLoss": "true",
+        "maxRecordsPerPartition": str(RECORDS_A_TASK_MAX),
         **common,
         **topic.options,
     }
