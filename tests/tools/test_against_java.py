@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import raw
+import raw_groups
 from confluent_kafka import Consumer, Producer
 from eventually import eventually
 from java import JavaTools
@@ -606,3 +608,47 @@ def test_transactions_are_shown_alike(both: Both, here: tuple[str, str], bootstr
         lambda: "Ongoing" not in ok("kafka-transactions.sh", *here, "describe", "--transactional-id", name).out,
         "the transaction is aborted",
     )
+
+
+def test_hanging_transactions_are_aborted_alike(both: Both, here: tuple[str, str], bootstrap: str) -> None:
+    tool = "kafka-transactions.sh"
+    with raw.Client(bootstrap) as client:
+        raw_groups.warm_up(client)
+        topic = raw.make_topic(client)
+        producer = raw_groups.TransactionalProducer(client).started()
+        assert producer.init().producer_epoch == 1, "so that there is an older one"
+        where = ("--topic", topic.name, "--partition", 0)
+
+        def the_same_words(*args: object, exit: int = 1) -> None:
+            theirs, ours = both.run(tool, *here, "abort", *where, *args)
+            assert (ours.exit, ours.out, ours.err) == (theirs.exit, theirs.out, theirs.err)
+            assert ours.exit == exit
+
+        def old(epoch: int, coordinator_epoch: int) -> tuple[object, ...]:
+            producer_id = ("--producer-id", producer.producer_id)
+            return (*producer_id, "--producer-epoch", epoch, "--coordinator-epoch", coordinator_epoch)
+
+        def stable() -> list[str]:
+            return ok("kafka-get-offsets.sh", *here, "--topic", topic.name, "--time", -1).lines
+
+        def open_at() -> str:
+            ran = both.same(tool, *here, "describe-producers", *where)
+            return ran.lines[1].split("\t")[-2].strip()
+
+        the_same_words("--start-offset", 0)  # nobody has written yet
+        for abort in (
+            lambda start: both._java.ok(CLASSES[tool], *here, "abort", *where, "--start-offset", start),
+            lambda start: ok(tool, *here, "abort", *where, "--start-offset", start),
+            lambda start: both._java.ok(CLASSES[tool], *here, "abort", *where, *old(1, 3)),
+            lambda start: ok(tool, *here, "abort", *where, *old(1, 4)),
+        ):
+            assert producer.produce(13, topic, b"hanging").error_code == 0
+            start = int(open_at())
+            the_same_words("--start-offset", start + 1)
+            the_same_words(*old(0, 9))
+            ran = abort(start)
+            assert ran.out == ""
+            assert open_at() == "None"
+        the_same_words(*old(1, 2))  # another coordinator has taken over
+        the_same_words(*old(1, 4), exit=0)  # nothing is open: a marker more
+        assert stable() == [f"{topic.name}:0:10"]

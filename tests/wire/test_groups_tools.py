@@ -98,7 +98,7 @@ def test_the_console_consumer_reads_as_a_group(
     assert java.ok(console, *command, "--max-messages", 2, "--timeout-ms", 15000).lines == ["3", "4"]
 
 
-def test_transactions_are_listed_and_described(bootstrap: str, java: JavaTools, make_topic: MakeTopic) -> None:
+def test_transactions_are_listed_described_and_aborted(bootstrap: str, java: JavaTools, make_topic: MakeTopic) -> None:
     topic = make_topic()
     name = f"{topic}-id"
     producer = producer_of(bootstrap, name)
@@ -112,6 +112,9 @@ def test_transactions_are_listed_and_described(bootstrap: str, java: JavaTools, 
     assert f"{topic}-0" in described
     producers = java.ok(*command, "describe-producers", "--topic", topic, "--partition", 0).lines
     assert listed.split()[2] in producers[-1].split(), "the producer's id"
+    java.ok(*command, "abort", "--topic", topic, "--partition", 0, "--start-offset", 0)
+    ended = java.ok(*command, "describe-producers", "--topic", topic, "--partition", 0).lines
+    assert ended[-1].split()[-1] == "None"
     producer.abort_transaction()
 
 

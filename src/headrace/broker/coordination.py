@@ -17,6 +17,7 @@ from headrace.coordinator.transaction_settings import TransactionSettings
 from headrace.coordinator.transactions import Transactions
 from headrace.core.clock import Clock
 from headrace.core.settings import BrokerSettings
+from headrace.log.transactions import Marker
 
 
 class Coordination:
@@ -78,6 +79,13 @@ class Coordination:
                 forget = partial(store.forget, group_id, partitions)
                 partition = partition_for(group_id, self._offsets.partition_count)
                 self._offsets.append(partition, records, lambda error, forget=forget: None if error else forget())  # type: ignore[misc]
+
+    def write_marker(self, marker: Marker, topic: str, index: int, done: Done) -> None:
+        """The end of a transaction in one partition, as somebody else decided it; `done` once it is durable."""
+        partitions = [(topic, index)]
+        self._write_markers(
+            marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.commit, partitions, done
+        )
 
     def _write_markers(
         self,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from headrace.cli.reaching import bootstrap_option
 from headrace.cli.tabling import debug_option, tables_option
 
 if TYPE_CHECKING:
@@ -14,14 +15,6 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-bootstrap_option = click.option(
-    "--bootstrap",
-    metavar="HOST:PORT",
-    envvar="HEADRACE_BOOTSTRAP",
-    default="127.0.0.1:9092",
-    show_default=True,
-    help="The broker or brokers; also $HEADRACE_BOOTSTRAP.",
-)
 master_option = click.option(
     "--master",
     metavar="URL",

@@ -8,7 +8,7 @@ An expression is made of paths, literals and these operators, from loosest to ti
 `==` (or `=`) `!=` `<` `<=` `>` `>=` `~` (a regular expression is found in it) `!~` `in` `contains`. A path begins with
 a field of the record (FIELDS) and goes on with `.name`, `[0]` or `["name"]`; where it leads nowhere it is null. A
 comparison never fails: values of different kinds are unequal, and neither is less. A path alone is true unless it is
-null, false, 0 or empty.
+null, false, 0 or empty. Regular expressions are RE2's: no look-around and no back-references, but never slow.
 """
 
 import difflib
@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from headrace.core.errors import OperatorError
+from headrace.core.pattern import Pattern
 
 FIELDS = {
     "topic": "the topic's name",
@@ -114,15 +115,15 @@ class _Parser:
             return lambda record: _found(pattern, left(record)) is wanted
         return _compared(token.text, left, self._operand(depth))
 
-    def _pattern(self) -> re.Pattern[str]:
+    def _pattern(self) -> Pattern:
         token = self._next
         if token.kind != "string":
             raise self._wrong("a regular expression in quotes")
         self._at += 1
         try:
-            return re.compile(_unquoted(token.text, raw=True))
-        except re.error as error:
-            raise FilterError(f"{token.text} is not a regular expression: {error}") from None
+            return Pattern(_unquoted(token.text, raw=True), unicode=True)
+        except ValueError as error:
+            raise FilterError(f"{token.text} is not a regular expression of RE2's kind: {error}") from None
 
     def _operand(self, depth: int) -> _Get:
         token = self._next
@@ -254,10 +255,10 @@ def _follow(field: str, steps: tuple[str | int, ...]) -> _Get:
     return get
 
 
-def _found(pattern: re.Pattern[str], value: Any) -> bool:
+def _found(pattern: Pattern, value: Any) -> bool:
     if value is None or isinstance(value, Mapping | list):
         return False
-    return pattern.search(value if isinstance(value, str) else _text(value)) is not None
+    return pattern.found_in(value if isinstance(value, str) else _text(value))
 
 
 def _text(value: Any) -> str:

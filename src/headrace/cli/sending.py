@@ -36,6 +36,7 @@ class Sending:
         from confluent_kafka import Producer
 
         from headrace.cli.kafka.client_settings import make_client, producer_settings
+        from headrace.cli.kafka.producing import ready
 
         self.account = Account()
         self._topic = topic
@@ -48,8 +49,8 @@ class Sending:
         }
         given = {**own, **reach.client_settings(), **(settings or {})}
         self._producer: Producer = make_client("headrace", Producer, {**producer_settings(given), "log_level": 0})
-        # Asked before the first record, since librdkafka otherwise waits half a second for the producer's id.
         self._producer.list_topics(topic, timeout=wait_s)
+        ready(self._producer, topic)
 
     def __enter__(self) -> Self:
         return self

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from headrace.coordinator.id_pattern import IdPattern
+from headrace.coordinator.topic_pattern import TopicPattern
 from headrace.coordinator.transaction import BY_LABEL, Transaction
 from headrace.coordinator.transaction_records import by_topic
 from headrace.core.errors import PeerError
@@ -48,7 +48,7 @@ def chosen(
 ) -> Mapping[str, object]:
     """Each filter that is given must hold. What has no transaction open counts as running for ever, as in Kafka."""
     try:
-        pattern = IdPattern(id_pattern) if id_pattern else None
+        pattern = TopicPattern(id_pattern) if id_pattern else None
     except PeerError as error:
         return {"error_code": error.code, "transaction_states": []}
     wanted = {BY_LABEL[name] for name in states if name in BY_LABEL}

@@ -201,7 +201,9 @@ class PartitionLog:
             # From now on the producer's batches stand behind the marker: they must not count as before it.
             group = self.groups[-1]
             group.undo.append((marker.producer_id, self.producers.get(marker.producer_id)))
-            self.producers.end_transaction(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch)
+            self.producers.end_transaction(
+                marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, header[8]
+            )
             group.markers.append((marker, base_offset))
         return base_offset
 
@@ -272,6 +274,10 @@ class PartitionLog:
         if first_offset >= 0 and not marker.commit:
             stable = min(self.open_transactions.values(), default=offset + 1)
             segment.aborted.append(Aborted(marker.producer_id, first_offset, offset, stable))
+        # An administrator's marker does not stop the producer: it may have begun the next one while this was written.
+        entry = self.producers.get(marker.producer_id)
+        if entry is not None and entry.txn_first_offset > offset:
+            self.open_transactions[marker.producer_id] = entry.txn_first_offset
 
     def aborted_in_last_read(self, start: int) -> tuple[tuple[int, int], ...]:
         """(producer id, first offset) of what was aborted and has records in what was just read from `start` on."""
@@ -383,8 +389,10 @@ class PartitionLog:
         for group in reversed(groups):
             for producer_id, previous in reversed(group.undo):
                 self.producers.restore(producer_id, previous)
-                if producer_id in self.open_transactions and (previous is None or previous.txn_first_offset < 0):
-                    del self.open_transactions[producer_id]
+                if previous is None or previous.txn_first_offset < 0:
+                    self.open_transactions.pop(producer_id, None)
+                else:
+                    self.open_transactions[producer_id] = previous.txn_first_offset
         for segment in self.segments[1:]:
             if segment.size == 0:
                 self._drop_unwritten(segment)

@@ -18,7 +18,11 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from headrace.core.errors import PeerError
-from headrace.protocol.error_codes import INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER
+from headrace.protocol.error_codes import (
+    INVALID_PRODUCER_EPOCH,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    TRANSACTION_COORDINATOR_FENCED,
+)
 
 SEQUENCE_MAX: Final = (1 << 31) - 1
 BATCHES_KEPT_MAX: Final = 5  # what a client may have in flight
@@ -138,14 +142,34 @@ class ProducerState:
         entries[producer_id] = ProducerEntry(epoch, batches, timestamp, previous.coordinator_epoch, first)
         return previous
 
-    def end_transaction(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
-        """A marker is in the log. Its epoch may be a new one, which then begins at sequence 0."""
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, epoch_bumped: bool) -> None:
+        """Whether another broker or an administrator may end this producer's transaction; `PeerError` if not.
+
+        `epoch_bumped`: the epoch is the one after the transaction's (transaction version 2), so an open transaction of
+        the same epoch is a later one, which the marker does not mean. Without an open one it is a marker sent again.
+        """
         entry = self._entries.get(producer_id)
         if entry is None:
-            self._entries[producer_id] = ProducerEntry(epoch, (), -1, coordinator_epoch, -1)
-        else:
-            batches = entry.batches if epoch == entry.epoch else ()
-            self._entries[producer_id] = ProducerEntry(epoch, batches, entry.last_timestamp, coordinator_epoch, -1)
+            return
+        late = epoch_bumped and epoch == entry.epoch and entry.txn_first_offset >= 0
+        if epoch < entry.epoch or late:
+            raise PeerError(
+                INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id}: a marker of epoch {epoch}, but {entry.epoch} is the last one seen; "
+                "the transaction that it was to end is over",
+            )
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise PeerError(
+                TRANSACTION_COORDINATOR_FENCED,
+                f"producer {producer_id}: a marker of coordinator epoch {coordinator_epoch}, but "
+                f"{entry.coordinator_epoch} is the last one seen; another coordinator has taken over",
+            )
+
+    def end_transaction(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int) -> None:
+        """A marker is in the log. Its epoch may be a new one, which then begins at sequence 0."""
+        entry = self._entries.get(producer_id)
+        batches = entry.batches if entry is not None and epoch == entry.epoch else ()
+        self._entries[producer_id] = ProducerEntry(epoch, batches, timestamp, coordinator_epoch, -1)
 
     def open_transactions(self) -> dict[int, int]:
         """Producer id and first offset of each open transaction."""

@@ -256,7 +256,7 @@ def _record(state: ProducerState, header: BatchHeader, segment: Segment, positio
                 others = {pid: first for pid, first in state.open_transactions().items() if pid != marker.producer_id}
                 stable = min(others.values(), default=header.last_offset + 1)
                 segment.aborted.append(Aborted(marker.producer_id, entry.txn_first_offset, header.last_offset, stable))
-            state.end_transaction(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch)
+            state.end_transaction(*marker[:3], header.max_timestamp)
         return
     sequence = header.base_sequence
     state.record(

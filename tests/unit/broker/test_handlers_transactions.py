@@ -12,6 +12,7 @@ from headrace.broker.handlers import (
     end_txn,
     init_producer_id,
     list_transactions,
+    write_txn_markers,
 )
 from headrace.broker.handlers.transaction_errors import for_produce
 from headrace.coordinator.journal import MemoryJournal
@@ -19,6 +20,7 @@ from headrace.coordinator.placing import partition_for
 from headrace.coordinator.transaction_settings import TransactionSettings
 from headrace.coordinator.transactions import Transactions
 from headrace.core.errors import StorageError
+from headrace.log.transactions import Marker
 from headrace.protocol import error_codes as codes
 from headrace.protocol import messages
 from headrace.protocol.message_reader import compile_reader
@@ -32,9 +34,10 @@ HANDLERS = (
     describe_producers,
     describe_transactions,
     list_transactions,
+    write_txn_markers,
 )
 APIS = {each.API.key: each.API for each in HANDLERS}
-INIT, ADD, OFFSETS, END, PRODUCERS, DESCRIBE, LIST = 22, 24, 25, 26, 61, 65, 66
+INIT, ADD, OFFSETS, END, MARKERS, PRODUCERS, DESCRIBE, LIST = 22, 24, 25, 26, 27, 61, 65, 66
 
 
 class Client:
@@ -293,6 +296,27 @@ def test_the_producers_of_a_partition_are_described(txn):
     assert (missing.error_code, missing.error_message) == (codes.UNKNOWN_TOPIC_OR_PARTITION, None)
     assert partitions("nope", 0)[0].error_code == codes.UNKNOWN_TOPIC_OR_PARTITION
     assert partitions("b@d", 0)[0].error_code == codes.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_marker_is_answered_when_it_is_written_and_not_before(txn):
+    asked, told = [], []
+
+    def write_marker(marker, topic, index, done):
+        asked.append((marker, topic, index))
+        told.append(done)
+
+    coordinators(txn.node).write_marker = write_marker
+    topics = [{"name": "x", "partition_indexes": [0, 0, 1, 9]}]
+    one = {"producer_id": 7, "producer_epoch": 1, "transaction_result": True, "topics": topics, "coordinator_epoch": 2}
+    answer = txn.ask(MARKERS, markers=[one])
+    assert isinstance(answer, Later)
+    assert asked == [(Marker(7, 1, 2, True), "x", 0), (Marker(7, 1, 2, True), "x", 1)]
+    told[0](None)
+    assert answer._done is None
+    told[1](StorageError("full"))
+    (found,) = answer._done["markers"]
+    codes_by_index = {each["partition_index"]: each["error_code"] for each in found["topics"][0]["partitions"]}
+    assert codes_by_index == {0: 0, 1: codes.KAFKA_STORAGE_ERROR, 9: codes.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,42 @@ def test_a_staged_marker_changes_nothing_before_it_is_written(bench):
     assert log.last_stable_offset == 2
 
 
+def stage_abort_and_next(log, answer):
+    """An administrator's marker, and behind it in the same turn what the producer sends next."""
+    marker = Marker(1, 0, 0, False)
+    log.stage_own(build_marker(marker, NOW_MS), NOW_MS, answer, marker)
+    data = build_batch(
+        [Record(0, NOW_MS, None, b"x")], producer_id=1, producer_epoch=0, base_sequence=1, transactional=True
+    )
+    log.stage(memoryview(data), 0, len(data), NOW_MS, answer, transactional=True)
+
+
+def test_a_marker_does_not_end_the_transaction_that_was_begun_behind_it(bench):
+    log = bench.create()
+    send(bench, log, 1, 0)
+    stage_abort_and_next(log, Answer())
+    assert log.open_transactions == {1: 0}
+    bench.writer.end_of_turn()
+    assert (log.open_transactions, log.last_stable_offset) == ({1: 2}, 2)
+    assert log.aborted_between(0, 3) == ((1, 0),)
+    assert bench.restart(clean=False).open_transactions == {1: 2}
+
+
+def test_a_marker_that_could_not_be_written_leaves_the_transaction_open(bench):
+    log = bench.create()
+    send(bench, log, 1, 0)
+    bench.disk.fail("write", errno.ENOSPC, path=".log")
+    answer = Answer()
+    stage_abort_and_next(log, answer)
+    bench.writer.end_of_turn()
+    assert len(answer.calls) == 2
+    assert all(answer.calls)
+    bench.disk.mend()
+    assert (log.open_transactions, log.last_stable_offset) == ({1: 0}, 0)
+    assert log.producers.get(1).txn_first_offset == 0
+    assert send(bench, log, 1, 1) == 1
+
+
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("checkpointed", [True, False])
 def test_open_and_aborted_transactions_survive_a_restart(bench, clean, checkpointed):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from headrace.core.errors import PeerError
 from headrace.log.producer_state import SEQUENCE_MAX, Duplicate, ProducerEntry, ProducerState
 
-OUT_OF_ORDER, FENCED = 45, 47
+OUT_OF_ORDER, FENCED, COORDINATOR_FENCED = 45, 47, 52
 DAY = 86_400_000
 NOW = 1_700_000_000_000
 
@@ -251,3 +251,30 @@ def test_a_snapshot_of_another_version_is_a_value_error() -> None:
     body = struct.pack(">i", 0)
     with pytest.raises(ValueError, match="version 2"):
         ProducerState.decode_snapshot(struct.pack(">hI", 2, crc32c(body)) + body)
+
+
+def marker_refused(state: ProducerState, epoch: int, coordinator_epoch: int, *, epoch_bumped: bool = False) -> int:
+    with pytest.raises(PeerError) as caught:
+        state.check_marker(1, epoch, coordinator_epoch, epoch_bumped)
+    return caught.value.code
+
+
+def test_a_marker_is_refused_from_an_older_producer_or_coordinator() -> None:
+    state = ProducerState()
+    state.check_marker(1, 0, -1, False)
+    state.end_transaction(1, 3, 5, NOW)
+    assert state.get(1) == ProducerEntry(3, (), NOW, 5, -1)
+    state.check_marker(1, 3, 5, False)
+    state.check_marker(1, 4, 6, False)
+    assert marker_refused(state, 2, 9) == FENCED
+    assert marker_refused(state, 3, 4) == COORDINATOR_FENCED
+
+
+def test_a_marker_with_a_bumped_epoch_does_not_end_a_transaction_of_that_epoch() -> None:
+    state = ProducerState()
+    state.end_transaction(1, 3, 0, NOW)
+    state.check_marker(1, 3, 0, True)  # sent again
+    state.record(1, 3, 0, 0, 10, 10, NOW, transactional=True)
+    assert marker_refused(state, 3, 0, epoch_bumped=True) == FENCED
+    state.check_marker(1, 3, 0, False)
+    state.check_marker(1, 4, 0, True)

@@ -41,6 +41,7 @@ TABLE: tuple[Served, ...] = (
     Served(24, "AddPartitionsToTxn", 0, 5, "add_partitions_to_txn"),
     Served(25, "AddOffsetsToTxn", 0, 4, "add_offsets_to_txn"),
     Served(26, "EndTxn", 0, 5, "end_txn"),
+    Served(27, "WriteTxnMarkers", 1, 2, "write_txn_markers"),
     Served(28, "TxnOffsetCommit", 0, 5, "txn_offset_commit"),
     Served(32, "DescribeConfigs", 1, 4, "describe_configs"),
     Served(33, "AlterConfigs", 0, 2, "alter_configs"),

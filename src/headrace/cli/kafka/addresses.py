@@ -6,7 +6,7 @@ tells nobody anything.
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headrace.cli.kafka.tool import ToolError, UsageError
 
@@ -51,11 +51,11 @@ def connect(addresses: Sequence[Address], wait_s: float = WAIT_S) -> tuple[socke
 
 
 def await_broker(bootstrap: str, wait_s: float = WAIT_S) -> None:
-    """Returns once a broker takes connections: librdkafka by itself would try for ever, in silence."""
+    """Returns once a broker takes connections, whatever it may say then."""
     connect(parse_addresses(bootstrap), wait_s)[0].close()
 
 
-def wait_s_of(properties: dict[str, str]) -> float:
+def wait_s_of(properties: Mapping[str, str]) -> float:
     """How long to wait for a broker: Java's `default.api.timeout.ms`, if the user set it."""
     given = properties.get("default.api.timeout.ms")
     if given is None:

@@ -51,13 +51,18 @@ _JAVA_ONLY = frozenset(
         "partitioner.availability.timeout.ms",
     }
 )
+_INLINE = {
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+}
 _ASSIGNORS = {
     "RangeAssignor": "range",
     "RoundRobinAssignor": "roundrobin",
     "CooperativeStickyAssignor": "cooperative-sticky",
     "StickyAssignor": "roundrobin",  # librdkafka has no eager sticky one
 }
-_JAAS = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_JAAS = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))')
 _UNKNOWN = re.compile(r'No such configuration property: "([^"]*)"')
 
 
@@ -92,43 +97,47 @@ def jaas_credentials(text: str) -> dict[str, str]:
         raise ToolError(
             f"sasl.jaas.config={module or text!r}: only PlainLoginModule and ScramLoginModule are understood"
         )
-    held = {name: re.sub(r"\\(.)", r"\1", value) for name, value in _JAAS.findall(text)}
+    held = {name: re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in _JAAS.findall(text)}
     if "username" not in held or "password" not in held:
         raise ToolError('sasl.jaas.config: must hold username="…" and password="…"')
     return {"sasl.username": held["username"], "sasl.password": held["password"]}
 
 
 def _stores(properties: Mapping[str, str]) -> dict[str, str]:
-    """Certificates and keys: PEM and PKCS12 can be read here, Java's own JKS cannot."""
+    """Certificates and keys: PEM as it is, and what Java keeps in stores of its own."""
     found = {}
     trust = properties.get("ssl.truststore.location")
     if trust:
-        _no_jks("ssl.truststore", properties)
-        found["ssl.ca.location"] = trust
-    if "ssl.truststore.certificates" in properties:
-        found["ssl.ca.pem"] = properties["ssl.truststore.certificates"]
-    if "ssl.keystore.certificate.chain" in properties:
-        found["ssl.certificate.pem"] = properties["ssl.keystore.certificate.chain"]
-    if "ssl.keystore.key" in properties:
-        found["ssl.key.pem"] = properties["ssl.keystore.key"]
+        from headrace.cli.kafka.key_stores import PEM, kind_of, trusted
+
+        if kind_of(trust, "ssl.truststore.location") == PEM:
+            found["ssl.ca.location"] = trust
+        else:
+            password = properties.get("ssl.truststore.password")
+            found["ssl.ca.pem"] = trusted(trust, password, "ssl.truststore.location")
+    for key, name in _INLINE.items():
+        if key in properties:
+            from headrace.cli.kafka.key_stores import tidied
+
+            found[name] = tidied(properties[key])
     own = properties.get("ssl.keystore.location")
     if own:
-        _no_jks("ssl.keystore", properties)
-        if properties.get("ssl.keystore.type", "").upper() == "PEM":
-            found["ssl.certificate.location"] = found["ssl.key.location"] = own
-        else:
-            found["ssl.keystore.location"] = own
-            found["ssl.keystore.password"] = properties.get("ssl.keystore.password", "")
+        found |= _own_store(own, properties)
     return found
 
 
-def _no_jks(prefix: str, properties: Mapping[str, str]) -> None:
-    kind = properties.get(f"{prefix}.type", "JKS").upper()
-    if kind not in ("PEM", "PKCS12"):
+def _own_store(path: str, properties: Mapping[str, str]) -> dict[str, str]:
+    from headrace.cli.kafka.key_stores import JKS, PEM, kind_of
+
+    kind = kind_of(path, "ssl.keystore.location")
+    if kind == JKS:
         raise ToolError(
-            f"{prefix}.type={kind}: only PEM and PKCS12 can be read; turn it into one with "
-            f"`keytool -importkeystore -deststoretype PKCS12`, and set {prefix}.type"
+            f"ssl.keystore.location={path}: a key in JKS cannot be read; turn it into PKCS12 with "
+            "`keytool -importkeystore -deststoretype PKCS12`"
         )
+    if kind == PEM:
+        return {"ssl.certificate.location": path, "ssl.key.location": path}
+    return {"ssl.keystore.location": path, "ssl.keystore.password": properties.get("ssl.keystore.password", "")}
 
 
 def _partitioner(value: str) -> str:

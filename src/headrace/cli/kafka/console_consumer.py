@@ -104,8 +104,8 @@ def run(args: list[str]) -> int:
     given = tool.read_options(OPTIONS, args, ABOUT)
     _check(given)
     bootstrap = bootstrap_of(given)
-    from headrace.cli.kafka.addresses import await_broker, wait_s_of
     from headrace.cli.kafka.client_properties import gathered, load, pairs
+    from headrace.cli.kafka.greeting import greet
     from headrace.cli.kafka.message_formats import format_named
 
     formatting = load(given.one("formatter-config")) if given.has("formatter-config") else {}
@@ -116,7 +116,7 @@ def run(args: list[str]) -> int:
     properties = gathered(given.one("consumer.config"), given.all("consumer-property"))
     start = start_offset(given)
     settings = consumer_properties(given, properties, bootstrap)
-    await_broker(bootstrap, wait_s_of(properties))
+    greet(bootstrap, properties)
     from headrace.cli.kafka.console_reading import ConsoleReading, Plan
 
     plan = Plan(

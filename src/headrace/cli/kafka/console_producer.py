@@ -136,15 +136,15 @@ def run(args: list[str]) -> int:
         raise UsageError('Missing required argument "[bootstrap-server]"')
     if given.one("line-reader") not in _READERS:
         raise ToolError(f"--line-reader {given.one('line-reader')}: Java classes cannot be loaded; known is {_READER}")
-    from headrace.cli.kafka.addresses import await_broker, wait_s_of
     from headrace.cli.kafka.client_properties import gathered, load, pairs
+    from headrace.cli.kafka.greeting import greet
     from headrace.cli.kafka.line_reader import LineReader
 
     reader = LineReader.of(
         (load(given.one("reader-config")) if given.has("reader-config") else {}) | pairs(given.all("property"))
     )
     properties = gathered(given.one("producer.config"), given.all("producer-property"))
-    await_broker(given.one("bootstrap-server"), wait_s_of(properties))
+    greet(given.one("bootstrap-server"), properties)
     return _Console(given, reader, producer_properties(given, properties)).run()
 
 
@@ -189,6 +189,7 @@ class _Console:
         settings = producer_settings(properties) | {"error_cb": self._watch.on_error}
         self._producer = make_client(NAME, Producer, settings)
         self._done = threading.Event()
+        self._ready = False
 
     def run(self) -> int:
         # Delivery reports come while the input is quiet, too: a person at the prompt must see a failure at once.
@@ -222,6 +223,11 @@ class _Console:
             self._send(self._reader.read(line.removesuffix(b"\n").removesuffix(b"\r"), number))
 
     def _send(self, line: Any) -> None:
+        if not self._ready:  # not before the first record: without one, no topic may be made
+            from headrace.cli.kafka.producing import ready
+
+            ready(self._producer, self._topic)
+            self._ready = True
         deadline = time.monotonic() + self._block_s_max
         while True:
             try:

@@ -71,11 +71,11 @@ def run(args: list[str]) -> int:
         raise UsageError("Exactly one of the following arguments is required: [messages], [num-records]")
     if given.one("reporting-interval") <= 0:
         raise UsageError("Reporting interval must be greater than 0.")
-    from headrace.cli.kafka.addresses import await_broker, wait_s_of
     from headrace.cli.kafka.client_properties import gathered
+    from headrace.cli.kafka.greeting import greet
 
     properties = gathered(given.one("consumer.config"), given.all("command-property"))
-    await_broker(given.one("bootstrap-server"), wait_s_of(properties))
+    greet(given.one("bootstrap-server"), properties)
     properties.setdefault("client.id", "perf-consumer-client")
     properties |= {
         "bootstrap.servers": given.one("bootstrap-server"),

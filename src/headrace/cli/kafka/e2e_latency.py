@@ -80,11 +80,12 @@ class _Latency:
         self._chance = random.Random(0)
 
     def run(self) -> None:
-        partitions = self._prepare()
-        from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+        ends = self._prepare()
+        from confluent_kafka import Consumer, Producer, TopicPartition
 
         from headrace.cli.kafka.client_settings import consumer_settings, make_client, producer_settings
         from headrace.cli.kafka.consuming import close
+        from headrace.cli.kafka.producing import ready
 
         consumer = make_client(
             NAME,
@@ -103,21 +104,31 @@ class _Latency:
         acks = self._given.one("producer-acks")
         producer = make_client(NAME, Producer, producer_settings({**self._properties, "linger.ms": "0", "acks": acks}))
         try:
-            consumer.assign([TopicPartition(self._topic, number, OFFSET_END) for number in range(partitions)])
-            self._await_end(consumer, partitions)
+            consumer.assign([TopicPartition(self._topic, number, end) for number, end in ends.items()])
+            ready(producer, self._topic)
+            self._await_end(consumer, set(ends))
             self._measure(consumer, producer)
         finally:
             close(consumer)
 
-    def _prepare(self) -> int:
-        """The number of the topic's partitions; a topic that is not there is made."""
+    def _prepare(self) -> dict[int, int]:
+        """Where each of the topic's partitions ends; a topic that is not there is made.
+
+        Asked here, since librdkafka, asked to begin at the end, tries half a second later if it is not connected yet.
+        """
         from headrace.cli.kafka.cluster import Cluster
         from headrace.cli.kafka.kafka_errors import check
+        from headrace.cli.kafka.offset_lookup import LATEST, offsets_at
 
         with Cluster(self._given.one("bootstrap-server"), self._properties) as cluster:
             (found,) = cluster.metadata([self._topic]).topics
             if not found.error_code:
-                return len(found.partitions)
+                places = {(self._topic, each.partition_index): LATEST for each in found.partitions}
+                ends = offsets_at(cluster, places)
+                for each in ends.values():
+                    if each.error is not None:
+                        raise each.error
+                return {number: each.offset for (_, number), each in ends.items()}
             print(
                 f'Topic "{self._topic}" does not exist. Will create topic with 1 partition(s) and replication '
                 "factor = 1"
@@ -132,13 +143,12 @@ class _Latency:
             body = {"topics": [topic], "timeout": _TIMEOUT_MS, "validate_only": False}
             (made,) = cluster.controller().call(19, body).topics
             check(made.error_code, made.error_message)
-            return 1
+            return {0: 0}
 
-    def _await_end(self, consumer: Any, partitions: int) -> None:
+    def _await_end(self, consumer: Any, waiting: set[int]) -> None:
         """Returns when the reader stands at the end of every partition, so that nothing sent from now on is missed."""
         from confluent_kafka import KafkaError
 
-        waiting = set(range(partitions))
         deadline = time.monotonic() + _WAIT_S_MAX
         while waiting:
             message = consumer.poll(max(0.0, deadline - time.monotonic()))

@@ -67,8 +67,8 @@ def main() -> None:
 def run(args: list[str]) -> int:
     given = tool.read_options(OPTIONS, args, ABOUT, usage_exit=0)
     _check(given)
-    from headrace.cli.kafka.addresses import await_broker, wait_s_of
     from headrace.cli.kafka.client_properties import gathered
+    from headrace.cli.kafka.greeting import greet
 
     for text in given.all("producer-props"):
         if text.count("=") != 1:
@@ -88,7 +88,7 @@ def run(args: list[str]) -> int:
         properties["transactional.id"] = named or f"performance-producer-{uuid.uuid4()}"
         every_ms = every_ms or _TRANSACTION_MS
     payload = payloads(given)
-    await_broker(properties["bootstrap.servers"], wait_s_of(properties))
+    greet(properties["bootstrap.servers"], properties)
     return _Load(given, properties, payload, every_ms).run()
 
 

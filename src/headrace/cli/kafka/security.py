@@ -1,4 +1,4 @@
-"""TLS and SASL for the connections that administer: PLAIN and SCRAM, certificates in PEM.
+"""TLS and SASL for the connections that administer: PLAIN and SCRAM, certificates as `key_stores` reads them.
 
 What produces and consumes has librdkafka's own; here is what the settings of `--command-config` need for the rest.
 Kerberos and OAuth are refused, with a line that says so.
@@ -8,19 +8,25 @@ import base64
 import hashlib
 import hmac
 import os
+import re
 import socket
 import ssl
+import tempfile
 from collections.abc import Mapping
 
 from headrace.cli.kafka.client_settings import jaas_credentials, translated
 from headrace.cli.kafka.kafka_errors import KafkaError
+from headrace.cli.kafka.key_stores import own_key
 from headrace.cli.kafka.tool import ToolError
 from headrace.cli.kafka.wire import Connection, Stream
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISMS = ("PLAIN", *_DIGESTS)
 _NONCE_BYTES = 24
+_WRONG_NAME = (62, 64)  # OpenSSL's numbers for a host name and for an address that a certificate does not have
+_NOT_TLS = (None, "UNEXPECTED_EOF_WHILE_READING", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
 
 
 def secured(
@@ -33,9 +39,13 @@ def secured(
     where = f"{address[0]}:{address[1]}"
     if protocol.endswith("SSL"):
         try:
-            stream = _context(properties).wrap_socket(plain, server_hostname=address[0])
+            context = _context(properties)
         except (OSError, ValueError) as error:
-            raise ToolError(f"{where}: TLS failed: {error}; see the ssl. settings of --command-config") from error
+            raise ToolError(f"The ssl. settings cannot be used: {_plain(error)}") from error
+        try:
+            stream = context.wrap_socket(plain, server_hostname=address[0])
+        except (OSError, ValueError) as error:
+            raise ToolError(f"{where}: {_handshake_failed(error, address[0])}") from error
     connection = Connection(stream, where, client_id)
     connection.negotiate()
     if protocol.startswith("SASL"):
@@ -48,19 +58,57 @@ def _context(properties: Mapping[str, str]) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=known.get("ssl.ca.location"), cadata=known.get("ssl.ca.pem"))
     if known.get("ssl.endpoint.identification.algorithm") == "none":
         context.check_hostname = False
+    password = properties.get("ssl.key.password")
     if "ssl.keystore.location" in known:
-        raise ToolError(
-            "ssl.keystore.type=PKCS12: the tools that administer read keys in PEM; set ssl.keystore.type=PEM"
-        )
-    if "ssl.certificate.location" in known:
-        context.load_cert_chain(known["ssl.certificate.location"], password=properties.get("ssl.key.password"))
+        store = own_key(known["ssl.keystore.location"], known["ssl.keystore.password"], "ssl.keystore.location")
+        _load_own(context, store, None)
+    elif "ssl.certificate.location" in known:
+        context.load_cert_chain(known["ssl.certificate.location"], password=password)
+    elif "ssl.certificate.pem" in known:
+        _load_own(context, f"{known.get('ssl.key.pem', '')}\n{known['ssl.certificate.pem']}", password)
     return context
 
 
+def _load_own(context: ssl.SSLContext, pem: str, password: str | None) -> None:
+    """Python reads a key from a file only: one that nobody else can read, and that is gone at once."""
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(pem)
+        file.flush()
+        context.load_cert_chain(file.name, password=password)
+
+
+def _handshake_failed(error: Exception, host: str) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code in _WRONG_NAME:
+            return (
+                f"its certificate is not for {host}; connect to the name that it has, or set "
+                "ssl.endpoint.identification.algorithm to nothing"
+            )
+        return (
+            f"its certificate is not trusted ({error.verify_message}); set ssl.truststore.location to the certificate "
+            "of the authority that signed it"
+        )
+    if isinstance(error, ssl.SSLError | ConnectionResetError) and getattr(error, "reason", None) in _NOT_TLS:
+        return "does not speak TLS; is that the right port, and security.protocol the right one?"
+    if isinstance(error, TimeoutError):
+        return "did not answer to TLS in time; is that the right port, and security.protocol the right one?"
+    return f"TLS failed: {_plain(error)}; see the ssl. settings"
+
+
+def _plain(error: Exception) -> str:
+    """Without the numbers of OpenSSL and the lines of Python."""
+    text = getattr(error, "strerror", None) or str(error)
+    return re.sub(r"^\[[^]]*\] | \(_ssl\.c:\d+\)$", "", text).lower()
+
+
+def mechanism_of(properties: Mapping[str, str]) -> str:
+    return properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI"))
+
+
 def _authenticate(connection: Connection, properties: Mapping[str, str]) -> None:
-    mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI"))
-    if mechanism != "PLAIN" and mechanism not in _DIGESTS:
-        raise ToolError(f"sasl.mechanism={mechanism}: known are PLAIN, {', '.join(_DIGESTS)}")
+    mechanism = mechanism_of(properties)
+    if mechanism not in MECHANISMS:
+        raise ToolError(f"sasl.mechanism={mechanism}: known are {', '.join(MECHANISMS)}")
     if "sasl.jaas.config" in properties:
         held = jaas_credentials(properties["sasl.jaas.config"])
         user, password = held["sasl.username"], held["sasl.password"]

@@ -2,44 +2,29 @@
 
 import time
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.cli.kafka.cluster import TRANSACTION, Cluster
 from headrace.cli.kafka.kafka_errors import KafkaError, check
 from headrace.cli.kafka.offset_lookup import Place, leaders
 from headrace.cli.kafka.options import Given
 from headrace.cli.kafka.tool import ToolError
+from headrace.cli.kafka.transaction_facts import (
+    TRANSACTIONAL_ID_NOT_FOUND,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    described,
+    listed,
+    producers_of,
+)
 
-INIT_PRODUCER_ID, WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 22, 27, 61, 65, 66
-_BATCH_MAX = 500
-_EPOCH = datetime.fromtimestamp(0, UTC)
-_UNKNOWN_TOPIC_OR_PARTITION, _TRANSACTIONAL_ID_NOT_FOUND = 3, 105
-
-
-class ProducerFacts(NamedTuple):
-    id: int
-    epoch: int
-    coordinator_epoch: int
-    last_sequence: int
-    last_timestamp: int
-    transaction_start: int | None
-
-
-class TransactionFacts(NamedTuple):
-    coordinator: int
-    state: str
-    timeout_ms: int
-    start_ms: int | None
-    producer_id: int
-    producer_epoch: int
-    places: tuple[Place, ...]
+INIT_PRODUCER_ID, WRITE_TXN_MARKERS = 22, 27
+_CLUSTER_AUTHORIZATION_FAILED, _INVALID_PRODUCER_EPOCH, _TRANSACTION_COORDINATOR_FENCED = 31, 47, 52
 
 
 def list_them(cluster: Cluster, given: Given) -> None:
     duration = given.one("duration-filter")
     try:
-        found = _listed(
+        found = listed(
             cluster, duration=-1 if duration is None else duration, pattern=given.one("transactional-id-pattern")
         )
     except KafkaError as error:
@@ -47,34 +32,10 @@ def list_them(cluster: Cluster, given: Given) -> None:
     _print_table(("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), found)
 
 
-def _listed(
-    cluster: Cluster, producers: Iterable[int] = (), duration: int = -1, pattern: str | None = None
-) -> list[tuple[str, int, int, str]]:
-    """(transactional id, its coordinator, producer id, state) of every broker."""
-    body = {
-        "state_filters": [],
-        "producer_id_filters": list(producers),
-        "duration_filter": duration,
-        "transactional_id_pattern": pattern,
-    }
-    rows = []
-    for node in sorted(cluster.nodes()):
-        connection = cluster.at(node)
-
-        def ask(connection: Any = connection) -> Any:
-            answer = connection.call(LIST_TRANSACTIONS, body)
-            check(answer.error_code)
-            return answer.transaction_states
-
-        for each in cluster.patiently(ask):
-            rows.append((each.transactional_id, node, each.producer_id, each.transaction_state))
-    return rows
-
-
 def describe(cluster: Cluster, given: Given) -> None:
     name = given.one("transactional-id")
     try:
-        facts = _described(cluster, name)
+        facts = described(cluster, name)
     except KafkaError as error:
         raise _failed(f"Failed to describe transaction state of transactional-id `{name}`", error) from error
     since = "None" if facts.start_ms is None else facts.start_ms
@@ -88,34 +49,11 @@ def describe(cluster: Cluster, given: Given) -> None:
     _print_table(titles, [(*row, facts.timeout_ms, since, lasted, places)])
 
 
-def _described(cluster: Cluster, name: str) -> TransactionFacts:
-    node, connection = cluster.coordinator(name, TRANSACTION)
-
-    def ask() -> TransactionFacts:
-        (found,) = connection.call(DESCRIBE_TRANSACTIONS, {"transactional_ids": [name]}).transaction_states
-        if found.error_code == _TRANSACTIONAL_ID_NOT_FOUND:
-            why = f"DescribeTransactions request for transactionalId `{name}` failed because the ID could not be found"
-            raise KafkaError(_TRANSACTIONAL_ID_NOT_FOUND, why)
-        check(found.error_code)
-        start_ms = round((found.transaction_start_time - _EPOCH).total_seconds() * 1000)
-        return TransactionFacts(
-            node.id,
-            found.transaction_state,
-            round(found.transaction_timeout.total_seconds() * 1000),
-            None if start_ms < 0 else start_ms,
-            found.producer_id,
-            found.producer_epoch,
-            tuple((topic.topic, number) for topic in found.topics for number in topic.partitions),
-        )
-
-    return cluster.patiently(ask)
-
-
 def describe_producers(cluster: Cluster, given: Given) -> None:
     place = (given.one("topic"), given.one("partition"))
     broker = given.one("broker-id")
     try:
-        producers = _producers(cluster, [place], broker)[place]
+        producers = producers_of(cluster, [place], broker)[place]
     except KafkaError as error:
         where = "leader" if broker is None else f"broker {broker}"
         raise _failed(f"Failed to describe producers for partition {place[0]}-{place[1]} on {where}", error) from error
@@ -124,84 +62,75 @@ def describe_producers(cluster: Cluster, given: Given) -> None:
     _print_table((*titles, "CurrentTransactionStartOffset"), rows)
 
 
-def _producers(
-    cluster: Cluster, places: Sequence[Place], broker: int | None = None
-) -> dict[Place, list[ProducerFacts]]:
-    by_node: dict[int, list[Place]] = {}
-    known = leaders(cluster, (topic for topic, _ in places)) if broker is None else {}
-    for place in places:
-        node = known.get(place) if broker is None else broker
-        if node is None:
-            raise KafkaError(_UNKNOWN_TOPIC_OR_PARTITION)
-        by_node.setdefault(node, []).append(place)
-    found: dict[Place, list[ProducerFacts]] = {}
-    for node, here in by_node.items():
-        for at in range(0, len(here), _BATCH_MAX):
-            found |= _ask_producers(cluster.at(node), here[at : at + _BATCH_MAX])
-    return found
+class Abort(NamedTuple):
+    """Which transaction to end in a partition; printed as Java prints its own."""
 
+    place: Place
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
 
-def _ask_producers(connection: Any, places: Sequence[Place]) -> dict[Place, list[ProducerFacts]]:
-    topics: dict[str, list[int]] = {}
-    for topic, number in places:
-        topics.setdefault(topic, []).append(number)
-    body = {"topics": [{"name": name, "partition_indexes": numbers} for name, numbers in topics.items()]}
-    found = {}
-    for topic in connection.call(DESCRIBE_PRODUCERS, body).topics:
-        for part in topic.partitions:
-            check(part.error_code, part.error_message)
-            found[topic.name, part.partition_index] = [
-                ProducerFacts(
-                    each.producer_id,
-                    each.producer_epoch,
-                    each.coordinator_epoch,
-                    each.last_sequence,
-                    each.last_timestamp,
-                    None if each.current_txn_start_offset < 0 else each.current_txn_start_offset,
-                )
-                for each in part.active_producers
-            ]
-    return found
+    def __str__(self) -> str:
+        return (
+            f"AbortTransactionSpec(topicPartition={self.place[0]}-{self.place[1]}, producerId={self.producer_id}, "
+            f"producerEpoch={self.producer_epoch}, coordinatorEpoch={self.coordinator_epoch})"
+        )
 
 
 def abort(cluster: Cluster, given: Given) -> None:
     place = (given.one("topic"), given.one("partition"))
-    name = f"{place[0]}-{place[1]}"
     if given.has("start-offset"):
-        start = given.one("start-offset")
-        try:
-            producers = _producers(cluster, [place])[place]
-        except KafkaError as error:
-            raise _failed(f"Failed to validate producer state for partition {name}", error) from error
-        found = next((each for each in producers if each.transaction_start == start), None)
-        if found is None:
-            raise ToolError(f"Could not find any open transactions starting at offset {start} on partition {name}")
-        producer, epoch, coordinator_epoch = found.id, found.epoch, found.coordinator_epoch
+        wanted = _open_at(cluster, place, given.one("start-offset"))
     else:
-        producer, epoch = given.one("producer-id"), given.one("producer-epoch")
-        coordinator_epoch = given.one("coordinator-epoch")
-    marker = {
-        "producer_id": producer,
-        "producer_epoch": epoch,
-        "transaction_result": False,
-        "topics": [{"name": place[0], "partition_indexes": [place[1]]}],
-        # A producer's first transaction has no coordinator's epoch yet; none is older than 0.
-        "coordinator_epoch": max(0, coordinator_epoch),
-    }
+        wanted = Abort(place, given.one("producer-id"), given.one("producer-epoch"), given.one("coordinator-epoch"))
     try:
-        node = leaders(cluster, [place[0]]).get(place)
-        if node is None:
-            raise KafkaError(_UNKNOWN_TOPIC_OR_PARTITION)
-        for each in cluster.at(node).call(WRITE_TXN_MARKERS, {"markers": [marker]}).markers:
-            for topic in each.topics:
-                for part in topic.partitions:
-                    check(part.error_code)
+        cluster.patiently(lambda: _write_marker(cluster, wanted))
     except KafkaError as error:
-        spec = (
-            f"AbortTransactionSpec(topicPartition={name}, producerId={producer}, producerEpoch={epoch}, "
-            f"coordinatorEpoch={max(0, coordinator_epoch)})"
+        raise _failed(f"Failed to abort transaction {wanted}", error) from error
+
+
+def _open_at(cluster: Cluster, place: Place, start: int) -> Abort:
+    name = f"{place[0]}-{place[1]}"
+    try:
+        producers = producers_of(cluster, [place])[place]
+    except KafkaError as error:
+        raise _failed(f"Failed to validate producer state for partition {name}", error) from error
+    found = next((each for each in producers if each.transaction_start == start), None)
+    if found is None:
+        raise ToolError(f"Could not find any open transactions starting at offset {start} on partition {name}")
+    # A producer's first transaction has no coordinator's epoch yet; none is older than 0.
+    return Abort(place, found.id, found.epoch, max(0, found.coordinator_epoch))
+
+
+def _write_marker(cluster: Cluster, wanted: Abort) -> None:
+    marker = {
+        "producer_id": wanted.producer_id,
+        "producer_epoch": wanted.producer_epoch,
+        "transaction_result": False,
+        "topics": [{"name": wanted.place[0], "partition_indexes": [wanted.place[1]]}],
+        "coordinator_epoch": wanted.coordinator_epoch,
+    }
+    node = leaders(cluster, [wanted.place[0]]).get(wanted.place)
+    if node is None:
+        raise KafkaError(UNKNOWN_TOPIC_OR_PARTITION)
+    for each in cluster.at(node).call(WRITE_TXN_MARKERS, {"markers": [marker]}).markers:
+        for topic in each.topics:
+            for part in topic.partitions:
+                _check_marker(part.error_code, wanted)
+
+
+def _check_marker(code: int, wanted: Abort) -> None:
+    said = f"WriteTxnMarkers request with {wanted} failed"
+    if code == _INVALID_PRODUCER_EPOCH:
+        raise KafkaError(code, f"{said} due an invalid producer epoch")
+    if code == _TRANSACTION_COORDINATOR_FENCED:
+        epoch = wanted.coordinator_epoch
+        raise KafkaError(
+            code, f"{said} since the provided coordinator epoch {epoch} has been fenced by the active coordinator"
         )
-        raise _failed(f"Failed to abort transaction {spec}", error) from error
+    if code == _CLUSTER_AUTHORIZATION_FAILED:
+        raise KafkaError(code, f"{said} due to cluster authorization error")
+    check(code)
 
 
 def find_hanging(cluster: Cluster, given: Given) -> None:
@@ -212,7 +141,7 @@ def find_hanging(cluster: Cluster, given: Given) -> None:
     try:
         candidates = [
             (place, producer)
-            for place, producers in _producers(cluster, places, broker).items()
+            for place, producers in producers_of(cluster, places, broker).items()
             for producer in producers
             if producer.transaction_start is not None and now - producer.last_timestamp > age_ms
         ]
@@ -246,14 +175,14 @@ def _replicas(cluster: Cluster, topic: str | None, broker: int | None) -> list[P
 def _names_of(cluster: Cluster, producers: set[int]) -> dict[int, str]:
     if not producers:
         return {}
-    return {producer: name for name, _, producer, _ in _listed(cluster, producers) if producer in producers}
+    return {producer: name for name, _, producer, _ in listed(cluster, producers) if producer in producers}
 
 
 def _awaited(cluster: Cluster, name: str) -> set[Place]:
     try:
-        return set(_described(cluster, name).places)
+        return set(described(cluster, name).places)
     except KafkaError as error:
-        if error.code == _TRANSACTIONAL_ID_NOT_FOUND:
+        if error.code == TRANSACTIONAL_ID_NOT_FOUND:
             return set()
         raise
 
@@ -262,7 +191,7 @@ def force_terminate(cluster: Cluster, given: Given) -> None:
     """A new producer with the same id fences the old one, and its transaction is aborted."""
     name = given.one("transactionalId")
     try:
-        timeout_ms = _described(cluster, name).timeout_ms
+        timeout_ms = described(cluster, name).timeout_ms
         _, connection = cluster.coordinator(name, TRANSACTION)
         body = {
             "transactional_id": name,

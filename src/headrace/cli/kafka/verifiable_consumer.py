@@ -50,11 +50,11 @@ def main() -> None:
 def run(args: list[str]) -> int:
     given = tool.read_options(OPTIONS, args, ABOUT, usage_exit=0)
     require(given, "bootstrap-server", "topic", "group-id")
-    from headrace.cli.kafka.addresses import await_broker, wait_s_of
     from headrace.cli.kafka.client_properties import load
+    from headrace.cli.kafka.greeting import greet
 
     properties = load(given.one("consumer.config")) if given.has("consumer.config") else {}
-    await_broker(given.one("bootstrap-server"), wait_s_of(properties))
+    greet(given.one("bootstrap-server"), properties)
     return _Reading(given, consumer_properties(given, properties)).run()
 
 

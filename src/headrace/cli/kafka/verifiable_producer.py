@@ -56,8 +56,8 @@ def run(args: list[str]) -> int:
         raise UsageError(f"argument --acks: invalid choice: '{given.one('acks')}' (choose from {{0,1,-1}})")
     if given.has("repeating-keys") and given.one("repeating-keys") <= 0:
         raise UsageError("--repeating-keys should be greater than zero.")
-    from headrace.cli.kafka.addresses import await_broker, wait_s_of
     from headrace.cli.kafka.client_properties import load
+    from headrace.cli.kafka.greeting import greet
 
     properties = {
         "bootstrap.servers": given.one("bootstrap-server"),
@@ -66,7 +66,7 @@ def run(args: list[str]) -> int:
         "delivery.timeout.ms": str(_DELIVERY_MS_MAX),
         **(load(given.one("producer.config")) if given.has("producer.config") else {}),
     }
-    await_broker(properties["bootstrap.servers"], wait_s_of(properties))
+    greet(properties["bootstrap.servers"], properties)
     return _Counting(given, properties).run()
 
 

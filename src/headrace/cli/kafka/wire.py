@@ -23,6 +23,7 @@ REQUEST_S_MAX = 30.0
 ANSWER_BYTES_MAX = 256 << 20
 _UNSUPPORTED_VERSION = 35
 _LENGTH = struct.Struct(">i")
+_TLS_ALERT = b"\x15\x03"
 
 
 class Stream(Protocol):
@@ -111,11 +112,12 @@ class Connection:
             raise self._gone(error) from error
 
     def _frame(self) -> bytes:
-        (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
+        head = self._exactly(_LENGTH.size)
+        if head[:2] == _TLS_ALERT:
+            raise GoneError(f"{self._where} speaks TLS; set security.protocol=SSL, or SASL_SSL if it asks for a login")
+        (length,) = _LENGTH.unpack(head)
         if not 0 <= length <= ANSWER_BYTES_MAX:
-            raise GoneError(
-                f"{self._where} announced an answer of {length} bytes; is that a broker's port, and not one for TLS?"
-            )
+            raise GoneError(f"{self._where} announced an answer of {length} bytes; is that a Kafka broker's port?")
         return self._exactly(length)
 
     def _exactly(self, size: int) -> bytes:
@@ -126,11 +128,19 @@ class Connection:
             except OSError as error:
                 raise self._gone(error) from error
             if not part:
-                raise GoneError(f"{self._where} closed the connection before it answered; see the broker's log")
+                raise GoneError(
+                    f"{self._where} closed the connection before it answered; does it ask for a login or TLS that "
+                    "security.protocol does not name? See the broker's log"
+                )
             parts += part
         return bytes(parts)
 
     def _gone(self, error: OSError) -> GoneError:
         if isinstance(error, TimeoutError | socket.timeout):
             return GoneError(f"{self._where} did not answer in time; see the broker's log, or raise request.timeout.ms")
+        if "CERTIFICATE" in (getattr(error, "reason", None) or ""):  # TLS, which says so only after the handshake
+            return GoneError(
+                f"{self._where} did not accept this client's certificate; set ssl.keystore.location to a key and a "
+                "certificate that it trusts"
+            )
         return GoneError(f"The connection to {self._where} broke ({(error.strerror or str(error)).lower()})")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from headrace.cli.kafka.client_settings import consumer_settings, producer_settings, translated
@@ -36,15 +38,29 @@ def test_a_login_is_read_from_a_jaas_line() -> None:
     assert found == {"sasl.mechanisms": "SCRAM-SHA-256", "sasl.username": 'al"ice', "sasl.password": "a=b;c"}
 
 
-def test_stores_in_pem_are_read_and_javas_own_are_refused() -> None:
-    pem = {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/ca", "ssl.keystore.type": "PEM"}
-    assert translated(pem | {"ssl.keystore.location": "/own"}) == {
-        "ssl.ca.location": "/ca",
-        "ssl.certificate.location": "/own",
-        "ssl.key.location": "/own",
+def test_a_login_may_do_without_quotes() -> None:
+    line = "org.apache.kafka.common.security.plain.PlainLoginModule required username=alice password=a=b;"
+    assert translated({"sasl.jaas.config": line}) == {"sasl.username": "alice", "sasl.password": "a=b"}
+
+
+def test_stores_in_pem_are_named_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "ca").write_text("-----BEGIN CERTIFICATE-----\n")
+    (tmp_path / "own").write_text("-----BEGIN PRIVATE KEY-----\n")
+    stores = {"ssl.truststore.location": f"{tmp_path}/ca", "ssl.keystore.location": f"{tmp_path}/own"}
+    assert translated(stores) == {
+        "ssl.ca.location": f"{tmp_path}/ca",
+        "ssl.certificate.location": f"{tmp_path}/own",
+        "ssl.key.location": f"{tmp_path}/own",
     }
-    with pytest.raises(ToolError, match=r"ssl\.truststore\.type=JKS: only PEM and PKCS12 can be read"):
-        translated({"ssl.truststore.location": "/ca"})
+    with pytest.raises(ToolError, match=r"ssl\.truststore\.location=/no/such: no such file"):
+        translated({"ssl.truststore.location": "/no/such"})
+
+
+def test_certificates_and_keys_may_stand_in_the_settings() -> None:
+    held = "-----BEGIN CERTIFICATE----- QUJD REVG -----END CERTIFICATE-----"
+    lines = "-----BEGIN CERTIFICATE-----\nQUJDREVG\n-----END CERTIFICATE-----\n"
+    settings = {"ssl.truststore.certificates": held, "ssl.keystore.certificate.chain": lines, "ssl.keystore.key": "x"}
+    assert translated(settings) == {"ssl.ca.pem": lines, "ssl.certificate.pem": lines, "ssl.key.pem": "x"}
 
 
 def test_other_logins_and_partitioners_are_refused() -> None:

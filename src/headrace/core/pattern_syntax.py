@@ -1,27 +1,36 @@
 """The syntax of RE2's regular expressions, read into a tree.
 
-Only what can tell topic names apart is kept: a set of characters is the part of it that a topic's name may hold, and
-whether a repeat is greedy makes no difference to whether a whole name matches. What RE2 refuses is refused with RE2's
-words, as a ValueError: look-around and back-references first of all.
+Only what tells whether something matches is kept: whether a repeat is greedy, and what a group captures, is not. What
+RE2 refuses is refused with RE2's words, as a ValueError: look-around and back-references first of all.
 """
 
 import re
-import string
-import unicodedata
+from collections.abc import Container
 from typing import NamedTuple
 
-ALPHABET = frozenset(string.ascii_letters + string.digits + "._-")
-WORD = frozenset(string.ascii_letters + string.digits + "_")
+from headrace.core.pattern_characters import (
+    ANY,
+    NO_NEWLINE,
+    Characters,
+    Either,
+    Folded,
+    Not,
+    Range,
+    perl_sets,
+    posix_set,
+    unicode_set,
+)
+
 REPEAT_MAX = 1000
 DEPTH_MAX = 200
 
 
 class Chars(NamedTuple):
-    characters: frozenset[str]
+    characters: Characters
 
 
 class Assertion(NamedTuple):
-    condition: str  # start, end, boundary or inside
+    condition: str  # start, end, line start, line end, boundary or inside
 
 
 class Sequence(NamedTuple):
@@ -40,39 +49,16 @@ class Repeat(NamedTuple):
 
 Node = Chars | Assertion | Sequence | Alternatives | Repeat
 
-_DIGITS = frozenset(string.digits)
-_PERL = {"d": _DIGITS, "w": WORD, "s": frozenset(" \t\n\f\r")}
-_POSIX = {
-    "alnum": frozenset(string.ascii_letters + string.digits),
-    "alpha": frozenset(string.ascii_letters),
-    "ascii": ALPHABET,
-    "blank": frozenset(" \t"),
-    "cntrl": frozenset[str](),
-    "digit": _DIGITS,
-    "graph": ALPHABET,
-    "lower": frozenset(string.ascii_lowercase),
-    "print": ALPHABET,
-    "punct": frozenset("._-"),
-    "space": frozenset(string.whitespace),
-    "upper": frozenset(string.ascii_uppercase),
-    "word": WORD,
-    "xdigit": frozenset(string.hexdigits),
-}
 _ASSERTIONS = {"A": "start", "z": "end", "b": "boundary", "B": "inside"}
 _CONTROLS = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
 _COUNTS = re.compile(r"\{(\d+)(,(\d*))?\}")
 _NAMED = re.compile(r"\(\?P?<([^>]*)>")
 _FLAGS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
-_GENERAL_CATEGORIES = frozenset(
-    re.findall(
-        r"\w+", "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs"
-    )
-)
-_SCRIPTS = {"Latin": frozenset(string.ascii_letters), "Common": ALPHABET - frozenset(string.ascii_letters)}
 
 
-def parse(text: str) -> Node:
-    reader = _Reader(text)
+def parse(text: str, *, unicode: bool = False) -> Node:
+    """With `unicode`, \\d, \\w and \\s are those of all scripts, as in Python; otherwise of ASCII, as in RE2."""
+    reader = _Reader(text, perl_sets(unicode=unicode))
     tree = reader.alternatives(0)
     if reader.at < len(text):
         raise ValueError("unexpected )")
@@ -80,10 +66,11 @@ def parse(text: str) -> Node:
 
 
 class _Reader:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, perl: dict[str, Container[str]]) -> None:
         self.text = text
         self.at = 0
-        self.ignores_case = False
+        self.perl = perl
+        self.flags: frozenset[str] = frozenset()  # i: ignore case, m: lines have starts and ends, s: . takes newlines
         self.names: set[str] = set()
 
     def alternatives(self, depth: int) -> Node:
@@ -140,21 +127,19 @@ class _Reader:
             return self.escape()
         self.at += 1
         if symbol == ".":
-            return Chars(ALPHABET)
+            return Chars(ANY if "s" in self.flags else NO_NEWLINE)
         if symbol in "^$":
-            return Assertion("start" if symbol == "^" else "end")
+            return Assertion(("line " if "m" in self.flags else "") + ("start" if symbol == "^" else "end"))
         return self.literal(symbol)
 
     def literal(self, symbol: str) -> Chars:
-        return Chars(self.folded(frozenset(symbol)) & ALPHABET)
+        return Chars(self.folded(frozenset(symbol)))
 
-    def folded(self, characters: frozenset[str]) -> frozenset[str]:
-        if not self.ignores_case:
-            return characters
-        return characters | {each.lower() for each in characters} | {each.upper() for each in characters}
+    def folded(self, characters: Characters) -> Characters:
+        return Folded(characters) if "i" in self.flags else characters
 
     def group(self, depth: int) -> Node | None:
-        before = self.ignores_case
+        before = self.flags
         if self.text.startswith("(?", self.at):
             named = _NAMED.match(self.text, self.at)
             flags = _FLAGS.match(self.text, self.at)
@@ -167,7 +152,7 @@ class _Reader:
                 self.at = named.end()
             elif flags and set(flags[1] + (flags[2] or "")) <= set("imsU"):
                 self.at = flags.end()
-                self.ignores_case = "i" in flags[1] or (before and "i" not in (flags[2] or ""))
+                self.flags = (before | set(flags[1])) - set(flags[2] or "")
                 if flags[3] == ")":
                     return None  # from here to the end of the group around it
             else:
@@ -178,7 +163,7 @@ class _Reader:
         if not self.text.startswith(")", self.at):
             raise ValueError("missing closing )")
         self.at += 1
-        self.ignores_case = before
+        self.flags = before
         return inner
 
     def escape(self) -> Node:
@@ -192,23 +177,23 @@ class _Reader:
             self.at = len(self.text) if end < 0 else end + 2
             return Sequence(tuple(self.literal(each) for each in quoted))
         named = self.named_set()
-        return Chars(named & ALPHABET) if named is not None else self.literal(self.escaped_character())
+        return Chars(named) if named is not None else self.literal(self.escaped_character())
 
-    def named_set(self) -> frozenset[str] | None:
+    def named_set(self) -> Characters | None:
         """\\d, \\W, \\pL, \\p{Lu} and their like; None if something else is escaped here."""
         name = self.text[self.at + 1 : self.at + 2]
-        if name.lower() in _PERL and name:
+        if name.lower() in self.perl and name:
             self.at += 2
-            characters = _PERL[name.lower()]
-            return characters if name.islower() else ALPHABET - characters
+            characters = self.perl[name.lower()]
+            return characters if name.islower() else Not(characters)
         if name not in ("p", "P"):
             return None
         match = re.compile(r"\\[pP](?:\{(\^?)(\w+)\}|(\w))").match(self.text, self.at)
         if match is None:
             raise ValueError("invalid character class range")
         self.at = match.end()
-        found = _unicode_set(match[2] or match[3])
-        return found if (name == "p") != bool(match[1]) else ALPHABET - found
+        found = unicode_set(match[2] or match[3])
+        return found if (name == "p") != bool(match[1]) else Not(found)
 
     def escaped_character(self) -> str:
         if self.at + 1 >= len(self.text):
@@ -233,18 +218,18 @@ class _Reader:
         self.at += 1
         negated = self.text.startswith("^", self.at)
         self.at += negated
-        found: set[str] = set()
+        found: list[Characters] = []
         first = True
         while first or not self.text.startswith("]", self.at):
             if self.at >= len(self.text):
                 raise ValueError("missing closing ]")
-            found |= self.class_item()
+            found.append(self.class_item())
             first = False
         self.at += 1
-        characters = self.folded(frozenset(found))
-        return Chars(ALPHABET - characters if negated else characters & ALPHABET)
+        characters = self.folded(found[0] if len(found) == 1 else Either(tuple(found)))
+        return Chars(Not(characters) if negated else characters)
 
-    def class_item(self) -> frozenset[str]:
+    def class_item(self) -> Characters:
         if self.text.startswith("[:", self.at):
             end = self.text.find(":]", self.at)
             if end > 0:
@@ -262,7 +247,7 @@ class _Reader:
         high = self.class_character()
         if high < low:
             raise ValueError("invalid character class range")
-        return frozenset(each for each in ALPHABET if low <= each <= high)
+        return Range(low, high)
 
     def class_character(self) -> str:
         if self.text[self.at] == "\\":
@@ -270,20 +255,8 @@ class _Reader:
         self.at += 1
         return self.text[self.at - 1]
 
-    def posix_set(self, end: int) -> frozenset[str]:
+    def posix_set(self, end: int) -> Characters:
         name = self.text[self.at + 2 : end]
-        found = _POSIX.get(name.removeprefix("^"))
-        if found is None:
-            raise ValueError("invalid character class range")
         self.at = end + 2
-        return ALPHABET - found if name.startswith("^") else found
-
-
-def _unicode_set(name: str) -> frozenset[str]:
-    if name == "Any":
-        return ALPHABET
-    if name in _SCRIPTS:
-        return _SCRIPTS[name]
-    if name not in _GENERAL_CATEGORIES:
-        raise ValueError("invalid character class range")
-    return frozenset(each for each in ALPHABET if unicodedata.category(each).startswith(name))
+        found = posix_set(name.removeprefix("^"))
+        return Not(found) if name.startswith("^") else found

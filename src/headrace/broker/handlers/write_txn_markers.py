@@ -1,0 +1,100 @@
+"""WriteTxnMarkers: the end of a transaction in single partitions, past its coordinator.
+
+Brokers send it to each other; here it is how an administrator ends a transaction that hangs (`kafka-transactions.sh
+abort`). v1 is flexible; v2 tells the transaction version: from 2 on, a marker bears the epoch after the transaction's.
+An answer has no order, and one entry a producer, however many markers it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from headrace.broker.api import Api, Later, Request
+from headrace.broker.handlers.leadership import usable_log
+from headrace.broker.handlers.soon import Body, Soon
+from headrace.core.errors import PeerError
+from headrace.log.transactions import Marker
+from headrace.protocol.error_codes import KAFKA_STORAGE_ERROR, NONE, UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_OR_PARTITION
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+EPOCH_BUMPED_SINCE = 2  # the transaction version, not the request's
+
+Place = tuple[str, int]
+
+
+def handle(node: Node, request: Request) -> Body | Later:
+    answer = _Answer()
+    for asked in request.body.markers:
+        for topic, index in _places(asked):
+            answer.expect()
+            _write(node, asked, topic, index, answer)
+    answer.told()
+    return answer.soon.result()
+
+
+def _places(asked: Any) -> Iterator[Place]:
+    """Each once: a partition that is named twice in a marker still has one end of the transaction."""
+    yield from dict.fromkeys((topic.name, index) for topic in asked.topics for index in topic.partition_indexes)
+
+
+def _write(node: Node, asked: Any, topic: str, index: int, answer: _Answer) -> None:
+    producer = asked.producer_id
+
+    def written(error: Exception | None) -> None:
+        answer.told(producer, topic, index, NONE if error is None else KAFKA_STORAGE_ERROR)
+
+    log, _ = usable_log(node.topics.partition(topic, index))
+    if log is None:
+        answer.told(producer, topic, index, UNKNOWN_TOPIC_OR_PARTITION)  # whose directory is offline, too, as in Kafka
+        return
+    version = getattr(asked, "transaction_version", 0)
+    if producer < 0 or asked.producer_epoch < 0 or version < 0:
+        answer.told(producer, topic, index, UNKNOWN_SERVER_ERROR)  # no such batch can be made
+        return
+    marker = Marker(producer, asked.producer_epoch, asked.coordinator_epoch, asked.transaction_result)
+    try:
+        log.producers.check_marker(*marker[:3], version >= EPOCH_BUMPED_SINCE)
+    except PeerError as error:
+        answer.told(producer, topic, index, error.code)
+        return
+    node.coordination.write_marker(marker, topic, index, written)
+
+
+class _Answer:
+    """Given when every partition has been told about."""
+
+    __slots__ = ("_codes", "_left", "soon")
+
+    def __init__(self) -> None:
+        self.soon = Soon()
+        self._left = 1  # until all have been asked
+        self._codes: dict[int, dict[str, dict[int, int]]] = {}  # by producer, topic, partition
+
+    def expect(self) -> None:
+        self._left += 1
+
+    def told(self, producer: int | None = None, topic: str = "", index: int = 0, code: int = NONE) -> None:
+        if producer is not None:
+            self._codes.setdefault(producer, {}).setdefault(topic, {})[index] = code
+        self._left -= 1
+        if self._left == 0:
+            self.soon({"markers": [_marker(each, topics) for each, topics in self._codes.items()]})
+
+
+def _marker(producer: int, topics: dict[str, dict[int, int]]) -> Body:
+    return {
+        "producer_id": producer,
+        "topics": [
+            {
+                "name": name,
+                "partitions": [{"partition_index": index, "error_code": code} for index, code in partitions.items()],
+            }
+            for name, partitions in topics.items()
+        ],
+    }
+
+
+API = Api(key=27, name="WriteTxnMarkers", low=1, high=2, handle=handle)
