@@ -10,6 +10,7 @@ import shlex
 import shutil
 import sysconfig
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -78,8 +79,23 @@ def _compile(root: str) -> dict[str, str]:
         extensions = mypycify(
             [*options, *_sources()], opt_level="2", multi_file=True, group_name=GROUP, target_dir=f"{work}/c"
         )
-        command = build_ext(Distribution({"name": "headrace", "ext_modules": extensions}))
-        command.build_lib, command.build_temp, command.parallel = f"{work}/lib", f"{work}/o", os.cpu_count()
+
+        class BuildOnAllCores(build_ext):
+            """distutils compiles the files of a library one after the other; nearly all of ours are in one."""
+
+            def build_extensions(self) -> None:
+                compile_some = self.compiler.compile
+
+                def compile_each(sources: list[str], **options: Any) -> list[str]:
+                    with ThreadPoolExecutor(os.cpu_count()) as pool:
+                        made = pool.map(lambda source: compile_some([source], **options), sources)
+                        return [path for paths in made for path in paths]
+
+                self.compiler.compile = compile_each
+                super().build_extensions()
+
+        command = BuildOnAllCores(Distribution({"name": "headrace", "ext_modules": extensions}))
+        command.build_lib, command.build_temp = f"{work}/lib", f"{work}/o"
         command.ensure_finalized()
         command.run()
     finally:
