@@ -15,7 +15,7 @@ $(VENV)/.installed: pyproject.toml hatch_build.py $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
 	rm -rf $(VENV)/wheel
 	$(PIP) wheel -q --no-deps -w $(VENV)/wheel . & wheel=$$!; \
-	    HEADRACE_NATIVE=0 $(PIP) install -q '.[dev]' && wait $$wheel
+	    HEADRACE_NATIVE=0 $(PIP) install -q --no-compile '.[dev]' && wait $$wheel
 	$(PIP) install -q --no-deps --force-reinstall $(VENV)/wheel/*.whl
 	touch $@
 

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-SEEDS, ITEMS = 200, 8
+SEEDS, ITEMS = 100, 8
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

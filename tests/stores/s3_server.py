@@ -17,8 +17,11 @@ KEYS = {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "secret", "AWS
 def s3_server() -> Iterator[str]:
     """Gives the endpoint; there is one empty bucket."""
     from moto.server import ThreadedMotoServer
+    from werkzeug.serving import WSGIRequestHandler
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    # It sends head and body apart: with Nagle's algorithm each answer would wait 40 ms for an acknowledgement.
+    WSGIRequestHandler.disable_nagle_algorithm = True
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
