@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 SOURCES := $(shell find src -name '*.py')
 
-.PHONY: install develop demo test test-broker test-spark lint reference docs compatibility simulate chaos bench clean
+.PHONY: install develop demo test test-wire test-rest test-spark lint reference docs compatibility simulate chaos bench clean
 
 # What a user gets: the hot modules compiled, where there is a C compiler.
 install: $(VENV)/.installed
@@ -15,7 +15,7 @@ $(VENV)/.installed: pyproject.toml hatch_build.py $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
 	rm -rf $(VENV)/wheel
 	$(PIP) wheel -q --no-deps -w $(VENV)/wheel . & wheel=$$!; \
-	    HEADRACE_NATIVE=0 $(PIP) install -q --no-compile '.[dev]' && wait $$wheel
+	    HEADRACE_NATIVE=0 $(PIP) install -q '.[dev]' && wait $$wheel
 	$(PIP) install -q --no-deps --force-reinstall $(VENV)/wheel/*.whl
 	touch $@
 
@@ -36,10 +36,14 @@ lint: install
 
 # All beside each other, for each waits a good deal; each prints what it did when it ends.
 test: install
-	@$(MAKE) --no-print-directory --output-sync=target -j3 lint test-spark test-broker
+	@$(MAKE) --no-print-directory --output-sync=target -j4 lint test-spark test-wire test-rest
 
-test-broker: install
-	$(BIN)/pytest -n 4 --dist loadfile --ignore tests/streaming
+# In two, for each worker of pytest reads all the tests of its call.
+test-wire: install
+	$(BIN)/pytest -n 2 --dist loadfile tests/wire tests/faults tests/tools
+
+test-rest: install
+	$(BIN)/pytest -n 2 --dist loadfile --ignore tests/streaming --ignore tests/wire --ignore tests/faults --ignore tests/tools
 
 test-spark: install # each of the two has a Spark session of its own, which its tests share
 	$(BIN)/pytest -n 2 --dist loadfile tests/streaming
