@@ -40,7 +40,7 @@ test: install
 
 # In two, for each worker of pytest reads all the tests of its call.
 test-wire: install
-	$(BIN)/pytest -n 2 --dist loadfile tests/wire tests/faults tests/tools
+	$(BIN)/pytest -n 3 --dist loadfile tests/wire tests/faults tests/tools
 
 test-rest: install
 	$(BIN)/pytest -n 2 --dist loadfile --ignore tests/streaming --ignore tests/wire --ignore tests/faults --ignore tests/tools

@@ -11,6 +11,7 @@ from s3_server import keys_under
 from headrace.core.clock import ManualClock
 from headrace.core.errors import OperatorError
 from headrace.tables.catalog import Catalog, pipelines
+from headrace.tables.object_store import _reason, _remedy
 from headrace.tables.store_catalog import BEGINNING_MS_MAX
 from headrace.tables.version_code import VersionCode
 from headrace.tables.versions import time_of_ms
@@ -135,8 +136,19 @@ def test_a_bucket_that_is_not_there_is_one_line(endpoint: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_how_long_it_took_is_not_taken_for_a_refusal() -> None:
+    said = "Generic S3 error: Error performing GET http://127.0.0.1:9/x in 403.7ms, after 3 retries, max_retries: 3, "
+    said += "retry_timeout: 20s  - HTTP error: error sending request"
+    assert _remedy(said).startswith("look at AWS_ENDPOINT_URL")
+    assert _reason(Exception(said)) == "Error performing GET http://127.0.0.1:9/x - HTTP error: error sending request"
+    assert _remedy("Client error with status 403 Forbidden: x").startswith("set AWS_ACCESS_KEY_ID")
+
+
 def test_a_store_that_does_not_answer_is_one_line(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(OperatorError, match=r"look at AWS_ENDPOINT_URL, AWS_REGION and the network") as caught:
+    with pytest.raises(
+        OperatorError,
+        match=r"s3://lake/x/[^ ]*: Error performing GET \S+ - HTTP error: [^;]*; look at AWS_ENDPOINT_URL, ",
+    ) as caught:
         Catalog.open("s3://lake/x", "shop")
     assert "\n" not in str(caught.value)

@@ -7,6 +7,7 @@ AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, …), so that Spark,
 
 import functools
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 SCHEME = "s3://"
 ENDPOINT = "AWS_ENDPOINT_URL"
 REGION_DEFAULT = "us-east-1"
-_REFUSALS = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "credential")
+_REFUSALS = ("AccessDenied", "403 Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "credential")
+_TRIES = re.compile(r" in [\d.]+m?s(, after \d+ retries)?(, max_retries: \d+, retry_timeout: \w+ )?")
 _RETRIES_MAX, _RETRY_S_MAX = 3, 20
 
 
@@ -189,8 +191,8 @@ def object_store(url: str) -> ObjectStore:
 
 def _reason(error: Exception) -> str:
     """The first line of what obstore says; behind it come pages about how it is built."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:200].rstrip(":") if lines else type(error).__name__
+    lines = [line.strip() for line in _TRIES.sub("", str(error)).splitlines() if line.strip()]
+    return lines[0].removeprefix("Generic S3 error: ")[:200].rstrip(":") if lines else type(error).__name__
 
 
 def _remedy(text: str) -> str:
