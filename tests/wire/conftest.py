@@ -16,11 +16,13 @@ from pathlib import Path
 
 import headrace_process
 import pytest
+import raw_groups
 import recording
 from confluent_kafka.admin import AdminClient, ConfigResource
 from eventually import WAIT_S_MAX
 from headrace_process import HeadraceProcess, StartHeadrace
 from java import JavaTools, missing_program
+from raw import Client
 from recording_broker import RECORD_VARIABLE, served_by_name
 from topic_setup import create_topic, fresh_name
 
@@ -151,3 +153,17 @@ def make_topic(request: pytest.FixtureRequest, admin: AdminClient) -> MakeTopic:
         return name
 
     return make
+
+
+@pytest.fixture
+def client(bootstrap: str) -> Iterator[Client]:
+    """A connection that sends what a test makes, byte for byte."""
+    with Client(bootstrap) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def warm_coordinators(bootstrap: str) -> None:
+    """The topics of the coordinators are made on first use; that is over when this returns."""
+    with Client(bootstrap) as connected:
+        raw_groups.warm_up(connected)

@@ -7,7 +7,7 @@ import raw
 import raw_groups
 from kio.index import load_response_schema
 from kio.serial import entity_reader
-from raw import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, INIT_PRODUCER_ID, Client, ErrorCode
+from raw import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, INIT_PRODUCER_ID, ErrorCode
 
 SOFTWARE = {"client_software_name": "raw", "client_software_version": "1.0"}
 NOT_ASKED = -(2**31)
@@ -15,12 +15,6 @@ each_api_versions = pytest.mark.parametrize("version", raw.versions(API_VERSIONS
 each_cluster = pytest.mark.parametrize("version", raw.versions(DESCRIBE_CLUSTER))
 each_find = pytest.mark.parametrize("version", raw.versions(FIND_COORDINATOR))
 each_init = pytest.mark.parametrize("version", raw.versions(INIT_PRODUCER_ID))
-
-
-@pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
 
 
 @each_api_versions

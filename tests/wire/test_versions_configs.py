@@ -2,7 +2,7 @@
 
 import pytest
 import raw
-from raw import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, Client, ErrorCode, make_topic
+from raw import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, ErrorCode, make_topic
 
 each_describe = pytest.mark.parametrize("version", raw.versions(DESCRIBE_CONFIGS))
 each_alter = pytest.mark.parametrize("version", raw.versions(ALTER_CONFIGS))
@@ -49,12 +49,6 @@ SETTINGS = {
     "segment.ms": (LONG, "604800000", None),
     "unclean.leader.election.enable": (BOOLEAN, "false", "unclean.leader.election.enable"),
 }
-
-
-@pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
 
 
 def describe(client, version, kind, name, keys=None, **fields):

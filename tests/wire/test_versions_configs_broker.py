@@ -2,7 +2,7 @@
 
 import pytest
 import raw
-from raw import Client, ErrorCode
+from raw import ErrorCode
 from test_versions_configs import (
     BROKER,
     DELETE,
@@ -23,12 +23,6 @@ from test_versions_configs import (
 
 KEY = "log.message.timestamp.after.max.ms"
 TOPIC_KEY = "message.timestamp.after.max.ms"
-
-
-@pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
 
 
 @pytest.fixture

@@ -9,12 +9,6 @@ from raw import DESCRIBE_LOG_DIRS, DESCRIBE_TOPIC_PARTITIONS, Client, ErrorCode,
 each_log_dirs = pytest.mark.parametrize("version", raw.versions(DESCRIBE_LOG_DIRS))
 
 
-@pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
-
-
 @pytest.fixture(scope="module")
 def topics(bootstrap):
     """Three of three partitions, by name."""

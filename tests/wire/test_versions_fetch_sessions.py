@@ -41,12 +41,6 @@ class Session:
 
 
 @pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
-
-
-@pytest.fixture
 def topic(client):
     return make_topic(client, partitions=3)
 

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import pytest
 import raw
 import raw_groups
-from raw import Client, ErrorCode
+from raw import ErrorCode
 from raw_groups import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
@@ -27,16 +27,7 @@ each_list = pytest.mark.parametrize("version", raw_groups.versions(LIST_GROUPS))
 each_delete = pytest.mark.parametrize("version", raw_groups.versions(DELETE_GROUPS))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def warm(bootstrap):
-    with Client(bootstrap) as connected:
-        raw_groups.warm_up(connected)
-
-
-@pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
+pytestmark = pytest.mark.usefixtures("warm_coordinators")
 
 
 @pytest.fixture

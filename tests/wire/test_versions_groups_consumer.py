@@ -5,7 +5,7 @@ from contextlib import ExitStack
 import pytest
 import raw
 import raw_groups
-from raw import Client, ErrorCode
+from raw import ErrorCode
 from raw_groups import (
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,
@@ -23,16 +23,7 @@ each_heartbeat = pytest.mark.parametrize("version", raw_groups.versions(CONSUMER
 each_describe = pytest.mark.parametrize("version", raw_groups.versions(CONSUMER_GROUP_DESCRIBE))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def warm(bootstrap):
-    with Client(bootstrap) as connected:
-        raw_groups.warm_up(connected)
-
-
-@pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
+pytestmark = pytest.mark.usefixtures("warm_coordinators")
 
 
 @pytest.fixture

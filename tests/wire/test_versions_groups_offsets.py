@@ -14,16 +14,7 @@ each_fetch = pytest.mark.parametrize("version", raw_groups.versions(OFFSET_FETCH
 NOTHING = Offset(0, -1, -1, "")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def warm(bootstrap):
-    with Client(bootstrap) as connected:
-        raw_groups.warm_up(connected)
-
-
-@pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
+pytestmark = pytest.mark.usefixtures("warm_coordinators")
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,6 @@ NOT_ASKED = -(2**31)
 BAD_NAMES = ["", ".", "..", "bad name", "a/b", "é", "a" * 250]
 
 
-@pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
-
-
 @pytest.fixture(scope="module")
 def topic(bootstrap):
     with Client(bootstrap) as connected:

@@ -22,12 +22,6 @@ BASE_MS = raw.now_ms() - 100_000
 NOTHING = (0, -1, -1, -1)
 
 
-@pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
-
-
 @pytest.fixture(scope="module")
 def filled(bootstrap):
     """Partition 0: a batch for each codec, a second apart, records at +0, +30, +10, +20 ms. 1: empty."""

@@ -21,12 +21,6 @@ each_grow = pytest.mark.parametrize("version", raw.versions(CREATE_PARTITIONS))
 each_cut = pytest.mark.parametrize("version", raw.versions(DELETE_RECORDS))
 
 
-@pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
-
-
 @pytest.fixture(scope="module")
 def topic(bootstrap):
     """Shared by the tests in which nothing grows."""

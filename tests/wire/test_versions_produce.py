@@ -12,12 +12,6 @@ each_version = pytest.mark.parametrize("version", VERSIONS)
 one_of_each_shape = pytest.mark.parametrize("version", [3, 7, 8, 9, 12, 13])
 
 
-@pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
-
-
 @pytest.fixture(scope="module")
 def topic(bootstrap):
     """Shared by the tests that only compare the log's end before and after."""

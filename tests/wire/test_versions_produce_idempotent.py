@@ -4,16 +4,10 @@ import itertools
 
 import pytest
 import raw
-from raw import PRODUCE, Client, ErrorCode, batch, fetch, list_offset, make_topic, values
+from raw import PRODUCE, ErrorCode, batch, fetch, list_offset, make_topic, values
 
 each_version = pytest.mark.parametrize("version", raw.versions(PRODUCE))
 INT_MAX = 2**31 - 1
-
-
-@pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
 
 
 class Producer:

@@ -5,16 +5,10 @@ import re
 
 import pytest
 import raw
-from raw import PRODUCE, Client, ErrorCode, Record, batch, fetch, list_offset, make_topic, values
+from raw import PRODUCE, ErrorCode, Record, batch, fetch, list_offset, make_topic, values
 
 each_version = pytest.mark.parametrize("version", raw.versions(PRODUCE))
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
 
 
 def ms(moment: datetime.datetime) -> int:

@@ -5,17 +5,11 @@ from typing import NamedTuple
 
 import pytest
 import raw
-from raw import CREATE_TOPICS, DELETE_TOPICS, METADATA, Client, ErrorCode, make_topic
+from raw import CREATE_TOPICS, DELETE_TOPICS, METADATA, ErrorCode, make_topic
 
 each_create = pytest.mark.parametrize("version", raw.versions(CREATE_TOPICS))
 each_delete = pytest.mark.parametrize("version", raw.versions(DELETE_TOPICS))
 DEFAULT_CONFIG, TOPIC_CONFIG = 5, 1
-
-
-@pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
 
 
 def spec(name=None, partitions=1, replicas=1, **fields):

@@ -3,7 +3,7 @@
 import pytest
 import raw
 import raw_groups
-from raw import FETCH, LIST_OFFSETS, Client, ErrorCode
+from raw import FETCH, LIST_OFFSETS, ErrorCode
 from raw_groups import (
     DESCRIBE_PRODUCERS,
     WRITE_TXN_MARKERS,
@@ -17,16 +17,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ABORT, COMMIT = False, True
 
 
-@pytest.fixture(scope="module", autouse=True)
-def warm(bootstrap):
-    with Client(bootstrap) as connected:
-        raw_groups.warm_up(connected)
-
-
-@pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
+pytestmark = pytest.mark.usefixtures("warm_coordinators")
 
 
 @pytest.fixture

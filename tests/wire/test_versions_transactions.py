@@ -30,16 +30,7 @@ each_list = pytest.mark.parametrize("version", raw_groups.versions(LIST_TRANSACT
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
-@pytest.fixture(scope="module", autouse=True)
-def warm(bootstrap):
-    with Client(bootstrap) as connected:
-        raw_groups.warm_up(connected)
-
-
-@pytest.fixture
-def client(bootstrap):
-    with Client(bootstrap) as connected:
-        yield connected
+pytestmark = pytest.mark.usefixtures("warm_coordinators")
 
 
 @pytest.fixture

@@ -99,7 +99,10 @@ class Lease:
         if tag is None:
             # The answer to our own last write may have been lost on its way.
             found = self._look()
-            return found is not None and found.token == self._token
+            if found is None or found.token != self._token:
+                return False
+            self._until_s = found.until_s
+            return True
         self._tag, self._until_s = tag, until_s
         return True
 

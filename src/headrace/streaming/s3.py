@@ -6,7 +6,7 @@ which shows and logs those: driver and executors find them in their own environm
 
 from collections.abc import Mapping
 
-from headrace.tables.object_store import REGION_DEFAULT, endpoint
+from headrace.tables.object_store import endpoint, region
 
 _FILE_SYSTEM = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _CREDENTIALS = (
@@ -20,9 +20,7 @@ def s3_settings(environ: Mapping[str, str]) -> dict[str, str]:
         "spark.hadoop.fs.s3.impl": _FILE_SYSTEM,
         "spark.hadoop.fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
         "spark.hadoop.fs.s3a.aws.credentials.provider": ",".join(_CREDENTIALS),
-        "spark.hadoop.fs.s3a.endpoint.region": (
-            environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or REGION_DEFAULT
-        ),
+        "spark.hadoop.fs.s3a.endpoint.region": region(environ),
     }
     where = endpoint(environ)
     if where is not None:

@@ -266,33 +266,45 @@ class Catalog:
             if self._disk.read_link(self.layout.stable_path(table)) is None:
                 self._disk.swap_link(self.layout.stable_target(table), self.layout.stable_path(table))
         self._disk.sync_directory(self.layout.tables_dir)
-        since_ms = max([self._clock.now_ms(), *(ms_of_time(each.since) for each in self._versions.intervals)])
-        self._swap_live(number, since_ms)
+        self._swap_live(number, self._since_ms())
         self._settle()
+
+    def _since_ms(self) -> int:
+        """Now, and never before what was written down last, whatever the clock says."""
+        return max([self._clock.now_ms(), *(ms_of_time(each.since) for each in self._versions.intervals)])
 
     def _swap_live(self, number: int, since_ms: int) -> None:
         target = os.path.basename(self.layout.version_dir(number))
         self._disk.swap_link(target, self.layout.live_link, time_ms=since_ms)
         self._disk.sync_directory(self.layout.root)
 
-    def _usable(self, number: int) -> Version:
+    def _kept(self, number: int) -> Version:
         version = self._versions.get(number)
         if version.state == "discarded":
             raise OperatorError(f"{self.pipeline}: version {number} was discarded; replay to build a new one")
+        return version
+
+    def _usable(self, number: int) -> Version:
+        version = self._kept(number)
         if not os.path.isdir(self.layout.version_dir(number)):
             raise OperatorError(f"{self.layout.version_dir(number)}: missing; put it back, or discard the version")
         return version
 
-    def _checked(self, tables: Iterable[str]) -> tuple[str, ...]:
-        """Table names that this pipeline may have: nobody else's, and nothing else stands at their stable paths."""
+    def _unowned(self, tables: Iterable[str]) -> tuple[str, ...]:
         names = tuple(sorted({check_table_name(name) for name in tables}))
         owners = table_owners(self.layout.tables_dir, without=self.pipeline)
         for name in names:
-            path = self.layout.stable_path(name)
             if name in owners:
                 raise OperatorError(
                     f"table {name}: belongs to pipeline {owners[name]}; rename it, or use another tables directory"
                 )
+        return names
+
+    def _checked(self, tables: Iterable[str]) -> tuple[str, ...]:
+        """Table names that this pipeline may have: nobody else's, and nothing else stands at their stable paths."""
+        names = self._unowned(tables)
+        for name in names:
+            path = self.layout.stable_path(name)
             target = self._disk.read_link(path)
             if target is None and os.path.lexists(path):
                 raise OperatorError(

@@ -9,7 +9,7 @@ import functools
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,11 +51,15 @@ def endpoint(environ: Mapping[str, str]) -> str | None:
     return environ.get("AWS_ENDPOINT_URL_S3") or environ.get(ENDPOINT) or None
 
 
+def region(environ: Mapping[str, str]) -> str:
+    return environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or REGION_DEFAULT
+
+
 def delta_options(path: str, environ: Mapping[str, str] = os.environ) -> dict[str, str] | None:
     """What deltalake must be told beyond what it takes from the environment itself; None for a directory."""
     if not path.startswith(SCHEME):
         return None
-    options = {"aws_region": environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or REGION_DEFAULT}
+    options = {"aws_region": region(environ)}
     where = endpoint(environ)
     if where is not None:
         options |= {"aws_endpoint": where, "aws_allow_http": str(where.startswith("http://")).lower()}
@@ -124,20 +128,13 @@ class ObjectStore:
         with self._said(path):
             return round(obstore.head(self._store, self._key(path))["last_modified"].timestamp() * 1000)
 
-    def remove(self, path: str) -> None:
-        import obstore
-
-        with self._said(path), suppress(FileNotFoundError):
-            obstore.delete(self._store, self._key(path))
-
     def remove_tree(self, path: str) -> None:
         """By Arrow's S3: Hadoop marks directories by objects whose names end in a slash, which obstore cannot name."""
         from pyarrow import fs
 
         where = endpoint(os.environ)
         scheme, _, host = where.partition("://") if where is not None else ("https", "", None)
-        region = (delta_options(path) or {})["aws_region"]
-        files = fs.S3FileSystem(region=region, endpoint_override=host, scheme=scheme)
+        files = fs.S3FileSystem(region=region(os.environ), endpoint_override=host, scheme=scheme)
         try:
             files.delete_dir(path.removeprefix(SCHEME))
         except FileNotFoundError:
@@ -163,7 +160,7 @@ class ObjectStore:
 
 
 @functools.cache
-def _store(bucket: str, where: str | None, region: str) -> ObjectStore:
+def _store(bucket: str, where: str | None, region_name: str) -> ObjectStore:
     try:
         from obstore.store import S3Store
     except ImportError as error:
@@ -174,7 +171,7 @@ def _store(bucket: str, where: str | None, region: str) -> ObjectStore:
         bucket,
         S3Store(
             bucket,
-            region=region,
+            region=region_name,
             endpoint=where,
             virtual_hosted_style_request=False,
             conditional_put="etag",
@@ -185,8 +182,7 @@ def _store(bucket: str, where: str | None, region: str) -> ObjectStore:
 
 
 def object_store(url: str) -> ObjectStore:
-    options = delta_options(url) or {}
-    return _store(split_url(url)[0], endpoint(os.environ), options.get("aws_region", REGION_DEFAULT))
+    return _store(split_url(url)[0], endpoint(os.environ), region(os.environ))
 
 
 def _reason(error: Exception) -> str:

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from headrace.core.errors import OperatorError
-from headrace.tables.catalog import Catalog, table_owners
-from headrace.tables.layout import CODE, MODULES, check_table_name
+from headrace.tables.catalog import Catalog
+from headrace.tables.layout import CODE, MODULES
 from headrace.tables.mending import INTERRUPTED
 from headrace.tables.object_store import ObjectStore, object_store
 from headrace.tables.version_code import VersionCode, write_version_code
@@ -96,21 +96,10 @@ class StoreCatalog(Catalog):
         if live is not None and live.number == number:
             return
         self._checked(version.tables)
-        since_ms = max([self._clock.now_ms(), *(ms_of_time(each.since) for each in self._versions.intervals)])
-        self._write(self._versions.moved(number, time_of_ms(since_ms)))
+        self._write(self._versions.moved(number, time_of_ms(self._since_ms())))
 
     def _usable(self, number: int) -> Version:
-        version = self._versions.get(number)
-        if version.state == "discarded":
-            raise OperatorError(f"{self.pipeline}: version {number} was discarded; replay to build a new one")
-        return version
+        return self._kept(number)
 
     def _checked(self, tables: Iterable[str]) -> tuple[str, ...]:
-        names = tuple(sorted({check_table_name(name) for name in tables}))
-        owners = table_owners(self.layout.tables_dir, without=self.pipeline)
-        for name in names:
-            if name in owners:
-                raise OperatorError(
-                    f"table {name}: belongs to pipeline {owners[name]}; rename it, or use another place for tables"
-                )
-        return names
+        return self._unowned(tables)
