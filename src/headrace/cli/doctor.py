@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--fetch", is_flag=True, help="Fetch the jars for Spark that are missing, then check.")
+@click.option("--fetch", is_flag=True, help="Fetch what Spark needs, prepare it for quick starts, then check.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
 @click.option("--port", type=click.IntRange(1, 65535), default=9092, show_default=True, help="Port of the broker.")
 @click.option("--data", type=click.Path(), default="headrace-data", show_default=True, help="Where data is kept.")
@@ -37,15 +37,12 @@ def doctor(fetch: bool, as_json: bool, port: int, data: str) -> None:
 
 def _fetched() -> "list[Finding]":
     """Nothing when all went well; then the jars are checked like the rest."""
+    from headrace.cli.preparing import prepare
     from headrace.core.errors import OperatorError
     from headrace.core.findings import fail
-    from headrace.streaming.checks import check_spark_installed
-    from headrace.streaming.jars import ready_jars
-    from headrace.streaming.java import find_java
 
     try:
-        check_spark_installed()
-        ready_jars(find_java, say=lambda line: click.echo(f"headrace: {line}", err=True))
+        prepare(lambda line: click.echo(f"headrace: {line}", err=True), again=True)
     except OperatorError as error:
         text, _, remedy = str(error).rpartition("; ")
         return [fail("jars", text, remedy)]

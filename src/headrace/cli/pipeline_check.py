@@ -3,6 +3,7 @@
 import click
 
 from headrace.cli.pipelining import run_options, settings_of
+from headrace.cli.preparing import prepare, timed
 from headrace.cli.tabling import json_option, one_line_errors, print_json
 
 
@@ -21,7 +22,9 @@ def check(
 
         _, graph = open_pipeline(file)  # what needs no Spark is said at once
         settings = settings_of(tables_dir, bootstrap, master, confs)
-        checked = check_file(graph, settings, say=lambda line: click.echo(line, err=True))
+        step = timed(lambda line: click.echo(line, err=True))
+        prepare(step)
+        checked = check_file(graph, settings, say=step)
         if as_json:
             print_json(
                 {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli.pipelining import run_options, settings_of
+from headrace.cli.preparing import prepare, timed
 from headrace.cli.tabling import one_line_errors
 
 if TYPE_CHECKING:
@@ -86,9 +87,11 @@ def _run(launch: "Launch", settings: "RunSettings", *, replay: bool) -> None:
     begun = RunProgress(pipeline=launch.graph.pipeline, version=launch.version, replay=replay)
     with _signals(stopper), view_of(sys.stdout, begun) as view:
         stopper.on_stop = view.stopping
-        view.say(f"{launch.graph.pipeline} version {launch.version}: starting Spark ({settings.spark.master})")
+        view.say(f"{launch.graph.pipeline} version {launch.version}")
+        step = timed(view.say)
+        prepare(step)
         progress = run_version(
-            launch, settings, replay=replay, on_runner=stopper.take, on_progress=view.show, say=view.say
+            launch, settings, replay=replay, on_runner=stopper.take, on_progress=view.show, say=view.say, step=step
         )
     _end(launch, progress, replay=replay)
 

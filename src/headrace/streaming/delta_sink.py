@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.streaming.assembling import call_user, stored
 from headrace.streaming.declarations import BATCH_ARGUMENT, Node, TableOutput
 from headrace.streaming.delta_append import Appender
-from headrace.streaming.delta_writes import Stamp, append, last_batch, merge, overwrite, stamped
+from headrace.streaming.delta_writes import Stamp, append, is_new, last_batch, merge, new_rows, overwrite, stamped
 from headrace.streaming.expectations import kept
 
 if TYPE_CHECKING:
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 class DeltaSink:
-    def __init__(self, node: Node, output: TableOutput, path: str) -> None:
+    def __init__(self, node: Node, output: TableOutput, path: str, *, alone: bool = False) -> None:
+        """`alone`: nobody else writes the table."""
+        self._alone = alone
         self._node = node
         self._output = output
         self._path = path
@@ -27,7 +29,10 @@ class DeltaSink:
 
     def write(self, frame: "DataFrame", stamp: Stamp) -> None:
         output, rows = self._output, kept(frame, self._node.expectations)
-        if output.key:
+        if output.key and self._alone and stamp.batch == 0 and is_new(frame.sparkSession, self._path):
+            # Nothing can match, and a merge takes two jobs and a plan of its own.
+            append(new_rows(rows, output, stored(frame).columns), self._path, stamp, evolve=output.evolve)
+        elif output.key:
             merge(rows, self._path, stamp, output, stored(frame).columns)
         elif output.mode == "complete":
             overwrite(stored(rows), self._path, stamp, evolve=output.evolve)

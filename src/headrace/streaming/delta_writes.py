@@ -22,6 +22,7 @@ USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 SEVERAL_MARK = "headrace rows of one key: "
 _ROW = "_headrace_row"
 _COUNT = "_headrace_count"
+_GONE = "_headrace_gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,7 @@ def merge(frame: "DataFrame", path: str, stamp: Stamp, output: TableOutput, colu
         if output.delete is None:
             merging.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
         else:
-            gone = "s._headrace_gone"
+            gone = f"s.{_GONE}"
             values: dict[str, Any] = {_quoted(name): f"s.{_quoted(name)}" for name in columns}
             (
                 merging.whenMatchedDelete(gone)
@@ -113,6 +114,12 @@ def merge(frame: "DataFrame", path: str, stamp: Stamp, output: TableOutput, colu
                 .whenNotMatchedInsert(condition=f"not {gone}", values=values)
                 .execute()
             )
+
+
+def new_rows(frame: "DataFrame", output: TableOutput, columns: list[str]) -> "DataFrame":
+    """What a merge into an empty table would leave there."""
+    rows = last_of_each_key(frame, output, columns)
+    return rows if output.delete is None else rows.where(f"not {_GONE}").drop(_GONE)
 
 
 def last_of_each_key(frame: "DataFrame", output: TableOutput, columns: list[str]) -> "DataFrame":
@@ -123,7 +130,7 @@ def last_of_each_key(frame: "DataFrame", output: TableOutput, columns: list[str]
     keys = [F.col(_quoted(name)) for name in output.key]
     wanted = [F.col(_quoted(name)) for name in columns]
     if output.delete is not None:
-        gone = F.coalesce(F.expr(output.delete).cast("boolean"), F.lit(False)).alias("_headrace_gone")
+        gone = F.coalesce(F.expr(output.delete).cast("boolean"), F.lit(False)).alias(_GONE)
         wanted.append(gone)
     row = F.struct(*wanted)
     aliases = [key.alias(f"_headrace_k{index}") for index, key in enumerate(keys)]
@@ -168,6 +175,13 @@ def create_table(
     for key, value in properties.items():
         builder = builder.property(key, value)
     builder.execute()
+
+
+def is_new(spark: "SparkSession", path: str) -> bool:
+    """Whether the table has had no commit since `create_table`, and so holds no row."""
+    jvm: Any = spark._jvm
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+    return int(log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty()).version()) == 0
 
 
 def last_batch(spark: "SparkSession", path: str, app_id: str) -> int | None:

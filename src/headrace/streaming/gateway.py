@@ -6,23 +6,50 @@ because its stdin closes.
 """
 
 import os
+import shlex
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from headrace.core.errors import OperatorError
 from headrace.streaming.java import Java, java_home
+from headrace.streaming.quick_start import QuickStart, spark_home
 
 END_WAIT_S = 20.0
+_LOOK_EVERY_S = 0.01
 _LINES_SHOWN = 3
 
 
 class Gateway:
     """One JVM, and pyspark's way into it."""
 
-    def __init__(self, java: Java, settings: Mapping[str, str], *, log_path: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        java: Java,
+        settings: Mapping[str, str],
+        *,
+        log_path: str,
+        environ: Mapping[str, str],
+        quick: QuickStart | None = None,
+        end_wait_s: float = END_WAIT_S,
+    ) -> None:
+        self._end_wait_s = end_wait_s
+        self._values = environment(java) | dict(environ)
+        with open(log_path, "ab") as log:
+            try:
+                self.gateway: Any = self._direct(quick, settings, log) if quick else self._by_launcher(settings, log)
+            except _NotStartedError as error:
+                raise OperatorError(
+                    f"Spark: its JVM (Java {java.version} in {java.home}) did not start: {_last_lines(log_path)}; "
+                    "run: headrace doctor"
+                ) from error
+        self.process: subprocess.Popen[bytes] | None = self.gateway.proc
+
+    def _by_launcher(self, settings: Mapping[str, str], log: Any) -> Any:
         from pyspark import SparkConf
         from pyspark.errors import PySparkRuntimeError
         from pyspark.java_gateway import launch_gateway
@@ -30,15 +57,27 @@ class Gateway:
         conf = SparkConf(loadDefaults=False)
         for key, value in settings.items():
             conf.set(key, value)
-        with open(log_path, "ab") as log, environment_as(environment(java) | dict(environ)):
+        with environment_as(self._values):
             try:
-                self.gateway: Any = launch_gateway(conf, {"stderr": log, "start_new_session": True})
+                return launch_gateway(conf, {"stderr": log, "start_new_session": True})
             except PySparkRuntimeError as error:
-                raise OperatorError(
-                    f"Spark: its JVM (Java {java.version} in {java.home}) did not start: {_last_lines(log_path)}; "
-                    "run: headrace doctor"
-                ) from error
-        self.process: subprocess.Popen[bytes] | None = self.gateway.proc
+                raise _NotStartedError from error
+
+    def _direct(self, quick: QuickStart, settings: Mapping[str, str], log: Any) -> Any:
+        """Spark's launcher is a shell script and a JVM of its own: a second that every start would pay."""
+        command = quick.command(settings, shlex.split(settings.get("spark.driver.extraJavaOptions", "")))
+        with tempfile.TemporaryDirectory(prefix="headrace-gateway-") as directory:
+            address = os.path.join(directory, "address")
+            values = {**self._values, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": address}
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stderr=log, env={**os.environ, **values}, start_new_session=True
+            )
+            try:
+                return _connected(process, address)
+            except BaseException:
+                process.kill()
+                process.wait()
+                raise
 
     @classmethod
     @contextmanager
@@ -63,17 +102,37 @@ class Gateway:
             with suppress(OSError):
                 self.process.stdin.close()
         try:
-            self.process.wait(END_WAIT_S)
+            self.process.wait(self._end_wait_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
 
 
+def _connected(process: "subprocess.Popen[bytes]", address: str) -> Any:
+    """pyspark's gateway to a JVM that writes where it listens into the file `address`."""
+    # Imported while the JVM starts: each takes a third of a second.
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.serializers import UTF8Deserializer, read_int
+
+    while not os.path.exists(address):
+        if process.poll() is not None:
+            raise _NotStartedError
+        time.sleep(_LOOK_EVERY_S)
+    with open(address, "rb") as file:
+        port, secret = read_int(file), UTF8Deserializer().loads(file)
+    with environment_as({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+        gateway: Any = launch_gateway()
+    gateway.proc = process
+    return gateway
+
+
+class _NotStartedError(Exception):
+    """The JVM ended before it could be reached; its log says why."""
+
+
 def environment(java: Java) -> dict[str, str]:
     """What Spark's launcher must see: this Java, and the Spark of this Python, not another one's SPARK_HOME."""
-    import pyspark
-
-    return {"JAVA_HOME": java_home(java), "SPARK_HOME": os.path.dirname(pyspark.__file__)}
+    return {"JAVA_HOME": java_home(java), "SPARK_HOME": spark_home()}
 
 
 @contextmanager

@@ -52,6 +52,10 @@ class Graph:
         """The nodes that own a table."""
         return tuple(n for n in self.queries if isinstance(n.output, TableOutput) and n.output.into is None)
 
+    def filled_back(self, table: str) -> bool:
+        """Whether another node than its own writes a table."""
+        return any(isinstance(node.output, TableOutput) and node.output.into == table for node in self.queries)
+
     def inlined_edges(self, name: str) -> Iterator[Edge]:
         """The edges of a node, with views replaced by what they read."""
         for edge in self.edges[name]:

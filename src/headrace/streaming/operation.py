@@ -12,6 +12,8 @@ from dataclasses import replace
 
 from headrace.streaming import session
 from headrace.streaming.check import Checked, check
+from headrace.streaming.declarations import TableStream, Topic
+from headrace.streaming.gateway import END_WAIT_S
 from headrace.streaming.graph import Graph
 from headrace.streaming.kafka import Kafka
 from headrace.streaming.launching import Launch, exclusive
@@ -26,6 +28,8 @@ from headrace.tables.layout import version_number
 from headrace.tables.object_store import StoreError
 from headrace.tables.storage import is_url, storage_of
 
+SHORT_RUN_RECORDS_MAX = 500_000
+
 
 def run_version(
     launch: Launch,
@@ -35,20 +39,36 @@ def run_version(
     on_runner: Callable[[Runner], None] = lambda runner: None,
     on_progress: Callable[[RunProgress], None] = lambda progress: None,
     say: Callable[[str], None] = lambda line: None,
+    step: Callable[[str], None] = lambda line: None,
+    end_wait_s: float = END_WAIT_S,
 ) -> RunProgress:
-    """`on_runner` gets the runner as soon as there is one, to be able to stop it."""
+    """`on_runner` gets the runner as soon as there is one, to be able to stop it; `step` gets a line for each step on
+    the way to the first batch, `say` what happens later."""
     spark_settings = reaching(settings.spark, launch.catalog.layout.tables_dir)
+    if settings.once and reads_little(launch.graph, Kafka(settings.bootstrap, settings.kafka)):
+        spark_settings = replace(spark_settings, short=True)
     with (
         exclusive(launch.catalog, launch.version) as lost,
-        session.running(spark_settings, say=say) as spark,
+        session.running(spark_settings, say=step, end_wait_s=end_wait_s) as spark,
     ):
         runner = Runner(spark, launch.loaded, launch.graph, launch.catalog.layout, launch.version, settings, say=say)
         runner.progress.replay = replay
         runner.progress.spark_log = session.log_path()
         on_runner(runner)
-        runner.prepare()
+        runner.prepare(step)
         watch = LiveWatch(launch.catalog, launch.version)
         return runner.run(on_progress, until=lambda: lost() or watch())
+
+
+def reads_little(graph: Graph, kafka: Kafka) -> bool:
+    """Whether all that the topics hold is so little that compiling it well would take longer than running it."""
+    edges = [edge for node in graph.queries for edge in graph.inlined_edges(node.name)]
+    if any(isinstance(edge.source, TableStream) for edge in edges):
+        return False  # how much a table holds is not asked
+    topics = {edge.source.topic for edge in edges if isinstance(edge.source, Topic)}
+    places = [(topic, partition) for topic in topics for partition in range(kafka.partitions(topic))]
+    firsts, ends = kafka.beginnings(places), kafka.ends(places)
+    return sum(ends.get(place, 0) - firsts.get(place, 0) for place in places) <= SHORT_RUN_RECORDS_MAX
 
 
 class LiveWatch:
@@ -93,7 +113,8 @@ def check_file(graph: Graph, settings: RunSettings, *, say: Callable[[str], None
     catalog = Catalog.open(settings.tables_dir, graph.pipeline)
     # The live version's directory has the schemas that were inferred for it.
     directory = catalog.layout.version_dir(catalog.live.number) if catalog.live is not None else None
-    with session.running(reaching(settings.spark, catalog.layout.tables_dir), say=say) as spark:
+    spark_settings = replace(reaching(settings.spark, catalog.layout.tables_dir), short=True)
+    with session.running(spark_settings, say=say) as spark:
         schemas = Schemas(directory, Kafka(settings.bootstrap, settings.kafka), keep=False)
         return check(
             spark,

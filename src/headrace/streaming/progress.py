@@ -76,3 +76,8 @@ def read_progress(path: str) -> RunProgress | None:
 
 def now_text() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 node`, `5 nodes`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

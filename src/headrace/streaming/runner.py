@@ -33,7 +33,7 @@ from headrace.streaming.kafka import Kafka, client_config
 from headrace.streaming.lag import Lag
 from headrace.streaming.loading import Loaded
 from headrace.streaming.node_run import NodeRun, Started
-from headrace.streaming.progress import RunProgress
+from headrace.streaming.progress import RunProgress, counted
 from headrace.streaming.reading import StreamReader, real_path, table_path
 from headrace.streaming.realtime import RealtimeState, Together, start_quarantine, start_realtime
 from headrace.streaming.run_settings import RunSettings
@@ -94,8 +94,9 @@ class Runner:
         """Can be called from anywhere, a signal handler too: the loop ends at its next turn."""
         self._stopping.set()
 
-    def prepare(self) -> Checked:
-        """Everything that can be wrong before the first batch is found here."""
+    def prepare(self, step: Callable[[str], None] = lambda line: None) -> Checked:
+        """Everything that can be wrong before the first batch is found here; `step` gets a line for each step."""
+        step(f"checking {counted(len(self._graph.queries), 'node')}")
         checked = check(
             self._spark,
             self._graph,
@@ -106,6 +107,7 @@ class Runner:
         for node in self._graph.queries:
             for read in self._graph.topics(node.name):
                 self._reader.raw(read)  # one that is not there is said before anything starts
+        step(f"opening {counted(len(self._graph.tables), 'table')}")
         for node in self._graph.tables:
             self._create(node, checked)
         for node in self._graph.queries:
@@ -134,6 +136,7 @@ class Runner:
                 run.progress.topic = self.topic_of(node.output)
             self._nodes.append(run)
             self.progress.nodes[node.name] = run.progress
+        step("starting the first batches")
         return checked
 
     def run(
@@ -306,7 +309,8 @@ class Runner:
         node = assembled.node
         match node.output:
             case TableOutput() as output:
-                return DeltaSink(node, output, self._own_path(output.into or node.name))
+                table = output.into or node.name
+                return DeltaSink(node, output, self._own_path(table), alone=not self._graph.filled_back(table))
             case TopicOutput() as output:
                 config = client_config(self._settings.bootstrap, self._settings.kafka)
                 config.pop("logger")  # it stays on this side; workers have none

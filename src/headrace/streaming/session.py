@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 from headrace.core.errors import OperatorError
 from headrace.core.machine import memory_bytes
 from headrace.streaming.checks import check_spark_installed
-from headrace.streaming.gateway import Gateway, environment_as, python_executable
-from headrace.streaming.jars import ready_jars
-from headrace.streaming.java import find_java
+from headrace.streaming.gateway import END_WAIT_S, Gateway, environment_as, python_executable
+from headrace.streaming.jars import lock, ready_jars
+from headrace.streaming.java import Java, find_java
+from headrace.streaming.quick_start import QuickStart, QuickStarts, fits
 from headrace.streaming.scratch import Scratch
 from headrace.streaming.settings import SparkSettings, spark_settings
 from headrace.streaming.spark_log import log4j_properties, new_log_path
@@ -49,13 +50,19 @@ _running: _Running | None = None
 _lock = threading.Lock()
 
 
-def session(settings: SparkSettings | None = None, *, say: Callable[[str], None] = lambda line: None) -> "SparkSession":
-    """Starts the session of this process; `say` gets a line when something takes long, such as the first fetch."""
+def session(
+    settings: SparkSettings | None = None,
+    *,
+    say: Callable[[str], None] = lambda line: None,
+    end_wait_s: float = END_WAIT_S,
+) -> "SparkSession":
+    """Starts the session of this process. `say` gets a line when a step begins; the JVM is killed when it has not
+    ended within `end_wait_s` of being stopped."""
     global _running
     with _lock:
         if _running is not None:
             raise OperatorError("Spark: a session runs in this process already; stop it before another is started")
-        _running = _start(settings or SparkSettings(), say)
+        _running = _start(settings or SparkSettings(), say, end_wait_s)
         return _running.spark
 
 
@@ -77,21 +84,25 @@ def log_path() -> str | None:
 
 @contextmanager
 def running(
-    settings: SparkSettings | None = None, *, say: Callable[[str], None] = lambda line: None
+    settings: SparkSettings | None = None,
+    *,
+    say: Callable[[str], None] = lambda line: None,
+    end_wait_s: float = END_WAIT_S,
 ) -> "Iterator[SparkSession]":
     """A session for the length of a block. SIGTERM ends the block as Ctrl-C does, unless someone else handles it."""
     with _terminated_as_exit():
         try:
-            yield session(settings, say=say)
+            yield session(settings, say=say, end_wait_s=end_wait_s)
         finally:
             stop()
 
 
-def _start(settings: SparkSettings, say: Callable[[str], None]) -> _Running:
+def _start(settings: SparkSettings, say: Callable[[str], None], end_wait_s: float) -> _Running:
     check_spark_installed()
     _check_master(settings)
     java = find_java()
     jars = ready_jars(lambda: java, s3=settings.s3, say=say)
+    quick = _quick_start(settings, java, jars)
     log = os.path.abspath(settings.log_path) if settings.log_path else new_log_path()
     scratch = Scratch(settings.scratch)
     gateway: Gateway | None = None
@@ -100,14 +111,16 @@ def _start(settings: SparkSettings, say: Callable[[str], None]) -> _Running:
         with open(log4j, "w", encoding="utf-8") as file:
             file.write(log4j_properties(log, settings.log_level))
         values = spark_settings(
-            settings, jars=jars, scratch=scratch.path, log4j_path=log4j, machine_bytes=memory_bytes()
+            settings, jars=() if quick else jars, scratch=scratch.path, log4j_path=log4j, machine_bytes=memory_bytes()
         )
         environ = {"PYSPARK_PYTHON": python_executable(settings.local)}
         environ["PYSPARK_DRIVER_PYTHON"] = environ["PYSPARK_PYTHON"]
         if settings.address is not None:
             environ["SPARK_LOCAL_IP"] = settings.address
+        say(f"starting Java {java.version}")
         with _signals_held():
-            gateway = Gateway(java, values, log_path=log, environ=environ)
+            gateway = Gateway(java, values, log_path=log, environ=environ, quick=quick, end_wait_s=end_wait_s)
+        say(f"opening a Spark session ({settings.master})")
         spark = _connect(gateway, values, environ)
     except BaseException:
         if gateway is not None:
@@ -116,6 +129,14 @@ def _start(settings: SparkSettings, say: Callable[[str], None]) -> _Running:
         raise
     atexit.register(stop)
     return _Running(spark=spark, gateway=gateway, scratch=scratch, log_path=log)
+
+
+def _quick_start(settings: SparkSettings, java: Java, jars: tuple[str, ...]) -> QuickStart | None:
+    """On this machine alone: a cluster's executors need the jars as Spark hands them out."""
+    if not settings.local or not fits(settings.extra):
+        return None
+    pinned = len(lock().jars)
+    return QuickStarts(java, jars[:pinned]).found(jars[pinned:])
 
 
 def _check_master(settings: SparkSettings) -> None:
