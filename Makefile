@@ -2,54 +2,65 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip --disable-pip-version-check
 SOURCES := $(shell find src -name '*.py')
+# No more workers than cores: a test that has to share its core is a slow test. A Spark session wants 2 GB as well.
+WORKERS := $(shell nproc)
+SPARK_WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: install develop demo test test-wire test-rest test-spark lint reference docs compatibility simulate chaos bench clean
+.PHONY: install dev develop demo check lint test test-unit test-wire test-spark test-pythons \
+        reference docs compatibility simulate chaos bench clean
 
-# What a user gets: the hot modules compiled, where there is a C compiler.
+# What a user of the demo needs: the hot modules compiled, where there is a C compiler, and Spark prepared.
 install: $(VENV)/.installed
 
-# Compiling takes one core a minute, unpacking Spark another: both at once, and then the compiled wheel on top.
-$(VENV)/.installed: pyproject.toml hatch_build.py $(SOURCES)
-	$(PYTHON) -m venv $(VENV)
-	rm -rf $(VENV)/wheel
-	$(PIP) wheel -q --no-deps -w $(VENV)/wheel . & wheel=$$!; \
-	    HEADRACE_NATIVE=0 $(PIP) install -q '.[dev]' && wait $$wheel
-	$(PIP) install -q --no-deps --force-reinstall $(VENV)/wheel/*.whl
-	touch $@
+$(VENV)/.installed: pyproject.toml hatch_build.py tools/set_up.py $(SOURCES)
+	@$(PYTHON) tools/set_up.py $(VENV)
+	@touch $@
 
-# What a contributor works with: the source itself, interpreted.
+# What a contributor needs on top.
+dev: $(VENV)/.dev
+
+$(VENV)/.dev: $(VENV)/.installed
+	@$(PYTHON) tools/set_up.py $(VENV) --tools
+	@touch $@
+
+# The source itself, interpreted: to work with.
 develop:
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) install -q -e '.[dev]'
-	rm -f $(VENV)/.installed
+	@$(PYTHON) tools/set_up.py $(VENV) --editable
+	@touch $(VENV)/.installed $(VENV)/.dev
 
 demo: install
 	@$(BIN)/python examples/demo.py
 
-lint: install
+lint: dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# All beside each other, for each waits a good deal; each prints what it did when it ends.
-test: install
-	@$(MAKE) --no-print-directory --output-sync=target -j4 lint test-spark test-wire test-rest
+# The inner loop: at most two minutes on two cores.
+check: lint test-unit
 
-# In two, for each worker of pytest reads all the tests of its call.
-test-wire: install
-	$(BIN)/pytest -n 3 --dist loadfile tests/wire tests/faults tests/tools
+# One suite after the other, the quick ones first, so that what is wrong is said soon.
+test: check test-wire test-spark
 
-test-rest: install
-	$(BIN)/pytest -n 2 --dist loadfile --ignore tests/streaming --ignore tests/wire --ignore tests/faults --ignore tests/tools
+test-unit: dev
+	$(PYTEST) tests/unit tests/simulation
 
-test-spark: install # each of the two has a Spark session of its own, which its tests share
-	$(BIN)/pytest -n 2 --dist loadfile tests/streaming
+test-wire: dev
+	$(PYTEST) --ignore tests/unit --ignore tests/simulation --ignore tests/streaming
+
+# Each worker has one Spark session, which its tests share.
+test-spark: dev
+	$(BIN)/pytest -n $(SPARK_WORKERS) --dist loadfile tests/streaming
+
+# Unit tests and a wire smoke test on every supported Python of this machine, each in .venv-3.X.
+test-pythons:
+	$(PYTHON) tests/pythons.py
 
 # docs/reference/ from the code; a test says when it is stale.
-reference: install
+reference: dev
 	$(BIN)/python docs/_reference
 
 # The site, in site/; broken links and anchors end it.
@@ -57,18 +68,18 @@ docs: reference
 	$(BIN)/properdocs build --strict # --quiet would take the warnings away, and with them the strictness
 
 # Which client used which API in which versions, from a run of the wire tests; then `make reference`.
-compatibility: install
+compatibility: dev
 	$(BIN)/pytest tests/wire --record-requests docs/reference/compatibility.json
 
 SEEDS ?= 2000
-simulate: install
-	$(BIN)/pytest -n 2 tests/simulation --seeds $(SEEDS)
+simulate: dev
+	$(BIN)/pytest -n $(WORKERS) tests/simulation --seeds $(SEEDS)
 
 MINUTES ?= 4
-chaos: install
+chaos: dev
 	$(BIN)/pytest -s tests/wire/test_transactions_chaos.py --minutes $(MINUTES)
 
-bench: install
+bench: dev
 	$(BIN)/python bench/run.py
 
 clean:

@@ -2,15 +2,21 @@
 
 The modules stay plain Python: without a compiler, in an editable install or with HEADRACE_NATIVE=0 they are
 interpreted, and do the same at 0.6 to 0.8 of the speed. HEADRACE_NATIVE=1 makes a failed compilation an error.
+
+Compiling takes a minute, so the libraries are kept in the cache directory under a hash of all that they are made of.
 """
 
 import glob
+import hashlib
 import os
 import shlex
 import shutil
+import sys
 import sysconfig
 import tempfile
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version as installed_version
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -27,6 +33,9 @@ HOT = (
     "broker/{reactor,connection,outbox,router,server,purgatory,partition,fetch_sessions,node,metrics,api,internal_topics}",
     "broker/handlers/{produce,fetch,offset_commit,offset_topics,soon,consumer_group_heartbeat}",
 )
+LAYERS = ("broker", "coordinator", "log", "protocol", "core")  # where they are, and whose types they are compiled with
+KEPT_MAX = 4  # sets of libraries in the cache
+SAY_EVERY = 10  # files
 GROUP = "headrace"  # one library for all, so that a call from one module to another is a C call
 
 
@@ -39,7 +48,7 @@ class NativeModules(BuildHookInterface[Any]):
             self.app.display_warning("no C compiler: the hot modules stay interpreted")
             return
         try:
-            libraries = _compile(self.root)
+            libraries = _kept(self.root) or _compile(self.root)
         except Exception as error:
             if wanted == "1":
                 raise
@@ -64,8 +73,56 @@ def _sources() -> list[str]:
     return found
 
 
+def _say(text: str) -> None:
+    print(f"headrace: {text}", file=sys.stderr, flush=True)
+
+
+def _cache(root: str) -> str:
+    """Where the libraries of this source are kept, for this Python and this mypyc."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    directory = os.environ.get("HEADRACE_CACHE") or os.path.join(home, "headrace")
+    digest = hashlib.sha256(f"{sys.version} {sysconfig.get_platform()} {installed_version('mypy')}".encode())
+    files = [f"{root}/hatch_build.py"]
+    for layer in LAYERS:
+        files += glob.glob(f"{root}/src/headrace/{layer}/**/*.py", recursive=True)
+    for path in sorted(files):
+        with open(path, "rb") as file:
+            digest.update(os.path.relpath(path, root).encode() + b"\0" + file.read() + b"\0")
+    return os.path.join(os.path.expanduser(directory), "native", digest.hexdigest()[:24])
+
+
+def _kept(root: str) -> dict[str, str]:
+    """Empty when there are none of this source."""
+    directory = _cache(root)
+    if not os.path.isdir(directory):
+        return {}
+    _say("the compiled modules of this source are at hand")
+    os.utime(directory)
+    return _libraries(directory)
+
+
+def _keep(root: str, built: str) -> None:
+    directory = _cache(root)
+    parent = os.path.dirname(directory)
+    try:
+        os.makedirs(parent, exist_ok=True)
+        others = sorted((entry for entry in os.scandir(parent)), key=lambda entry: -entry.stat().st_mtime)
+        for entry in others[KEPT_MAX - 1 :]:
+            shutil.rmtree(entry.path, ignore_errors=True)
+        work = tempfile.mkdtemp(prefix=".keeping-", dir=parent)
+        shutil.copytree(built, work, dirs_exist_ok=True)
+        os.rename(work, directory)
+    except OSError as error:
+        _say(f"the compiled modules are not kept for the next build: {error}")
+
+
+def _libraries(directory: str) -> dict[str, str]:
+    """Their paths, each with the place in the wheel that it goes to."""
+    found = glob.glob(f"{directory}/**/*.so", recursive=True)
+    return {path: os.path.relpath(path, directory) for path in found}
+
+
 def _compile(root: str) -> dict[str, str]:
-    """The libraries by their path, each with the place in the wheel that it goes to."""
     from mypyc.build import mypycify
     from setuptools import Distribution
     from setuptools.command.build_ext import build_ext
@@ -76,6 +133,7 @@ def _compile(root: str) -> dict[str, str]:
     try:
         # The strict checks are `make lint`'s; here the packages that types come from need not be installed.
         options = ["--config-file=", "--ignore-missing-imports", f"--cache-dir={work}/mypy"]
+        _say(f"compiling {len(_sources())} hot modules: from Python to C, about half a minute")
         extensions = mypycify(
             [*options, *_sources()], opt_level="2", multi_file=True, group_name=GROUP, target_dir=f"{work}/c"
         )
@@ -85,11 +143,20 @@ def _compile(root: str) -> dict[str, str]:
 
             def build_extensions(self) -> None:
                 compile_some = self.compiler.compile
+                lock, done = threading.Lock(), 0
 
                 def compile_each(sources: list[str], **options: Any) -> list[str]:
-                    with ThreadPoolExecutor(os.cpu_count()) as pool:
-                        made = pool.map(lambda source: compile_some([source], **options), sources)
-                        return [path for paths in made for path in paths]
+                    def compile_one(source: str) -> list[str]:
+                        nonlocal done
+                        objects: list[str] = compile_some([source], **options)
+                        with lock:
+                            done += 1
+                            if done % SAY_EVERY == 0:
+                                _say(f"compiling C: {done} files")
+                        return objects
+
+                    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+                        return [path for paths in pool.map(compile_one, sources) for path in paths]
 
                 self.compiler.compile = compile_each
                 super().build_extensions()
@@ -100,4 +167,5 @@ def _compile(root: str) -> dict[str, str]:
         command.run()
     finally:
         os.chdir(before)
-    return {path: os.path.relpath(path, f"{work}/lib") for path in glob.glob(f"{work}/lib/**/*.so", recursive=True)}
+    _keep(root, f"{work}/lib")
+    return _libraries(f"{work}/lib")

@@ -1,0 +1,100 @@
+"""Makes `.venv`, step by step, and says what each step does. Run by make; it needs the standard library only.
+
+    python tools/set_up.py .venv              # headrace, compiled, with Spark, tables and the terminal views
+    python tools/set_up.py .venv --tools      # what a contributor needs on top
+    python tools/set_up.py .venv --editable   # both, with headrace as source
+
+Packages are installed by uv, which unpacks each version once per machine and links it; hatch_build.py keeps the
+compiled modules, and `headrace` what it has prepared for Spark. So a second set-up of the same source takes seconds.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+UV = "uv>=0.9,<1"
+PROGRESS = re.compile(r"headrace: (.*)")  # what hatch_build.py says while it compiles
+PREPARE = """
+from headrace.cli.preparing import prepare
+prepare(lambda line: print("        ", line, flush=True))
+"""
+BEGAN = time.monotonic()
+
+
+def say(text: str) -> None:
+    print(f"{time.monotonic() - BEGAN:5.0f} s  {text}", flush=True)
+
+
+def run(*words: str, **more: object) -> None:
+    ended = subprocess.run(words, cwd=ROOT, **more)  # type: ignore[call-overload]
+    if ended.returncode:
+        raise SystemExit(f"set-up: this command failed: {' '.join(words)}")
+
+
+class Wheel:
+    """The package, built beside the installing of what it needs."""
+
+    def __init__(self, uv: str, python: str, directory: str) -> None:
+        self._directory = Path(directory)
+        self._lines: list[str] = []
+        words = [uv, "build", "--wheel", "--python", python, "--out-dir", directory]
+        self._process = subprocess.Popen(
+            words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        say("building headrace")
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            self._lines.append(line)
+            if found := PROGRESS.search(line):
+                say(found[1])
+
+    def path(self) -> str:
+        self._process.wait()
+        self._reader.join()
+        if self._process.returncode:
+            raise SystemExit("".join(self._lines[-40:]) + "set-up: headrace could not be built")
+        return str(next(self._directory.glob("*.whl")))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("venv")
+    parser.add_argument("--tools", action="store_true")
+    parser.add_argument("--editable", action="store_true")
+    given = parser.parse_args()
+    venv = ROOT / given.venv
+    python, uv = str(venv / "bin" / "python"), str(venv / "bin" / "uv")
+    if not os.path.exists(uv):
+        say(f"creating {given.venv} with Python {sys.version.split()[0]}, and uv in it")
+        run(sys.executable, "-m", "venv", str(venv))
+        run(python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", UV)
+    install = [uv, "pip", "install", "--python", python]
+    extras = ["dev"] if given.tools or given.editable else ["spark", "tui"]
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        extras.append("java")
+    with tempfile.TemporaryDirectory(prefix="headrace-wheel-") as directory:
+        wheel = None if given.tools or given.editable else Wheel(uv, python, directory)
+        say(f"installing what headrace[{','.join(extras)}] needs")
+        run(*install, "-r", "pyproject.toml", *(word for extra in extras for word in ("--extra", extra)))
+        if wheel is not None:
+            run(*install, "--no-deps", "--reinstall", wheel.path())
+    if given.editable:
+        run(*install, "--no-deps", "--reinstall", "-e", ".")
+    if not given.tools:
+        run(python, "-c", PREPARE)
+    say("ready")
+
+
+if __name__ == "__main__":
+    main()
