@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.core.errors import OperatorError
+from headrace.streaming.jars import ready_jars
+from headrace.streaming.java import find_java
+from headrace.streaming.quick_start import QuickStarts
 from headrace.streaming.session import session
 
 if TYPE_CHECKING:
@@ -38,3 +41,12 @@ def test_nothing_is_left_in_the_working_directory(spark: SparkSession) -> None:
     assert spark.sql("select one from nothing_left").first() == (1,)
     spark.catalog.dropTempView("nothing_left")
     assert not {"spark-warehouse", "metastore_db", "derby.log", "artifacts"} & set(os.listdir())
+
+
+def test_the_jvm_maps_the_class_archive_that_was_prepared(spark: SparkSession) -> None:
+    java = find_java()
+    quick = QuickStarts(java, ready_jars(lambda: java)).found()
+    assert quick is not None, "`make install` prepares it"
+    process = spark.sparkContext._gateway.proc  # type: ignore[attr-defined]
+    with open(f"/proc/{process.pid}/maps", encoding="utf-8") as maps:
+        assert quick.archive in maps.read()

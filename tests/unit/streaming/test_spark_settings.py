@@ -122,3 +122,30 @@ def test_old_logs_are_removed_and_new_ones_kept(tmp_path: Path, monkeypatch: pyt
     assert len(left) == FILES_MAX
     assert "spark-10000000.log" in left
     assert f"spark-{10_000_000 + FILES_MAX}.log" not in left
+
+
+def java_flags(settings: SparkSettings) -> list[str]:
+    return shlex.split(made(settings)["spark.driver.extraJavaOptions"])
+
+
+def test_a_short_run_is_compiled_quickly_and_a_long_one_well_but_later() -> None:
+    assert "-XX:TieredStopAtLevel=1" in java_flags(SparkSettings(master="local[2]", short=True))
+    long = java_flags(SparkSettings(master="local[2]"))
+    assert "-XX:TieredStopAtLevel=1" not in long
+    assert "-XX:Tier4BackEdgeThreshold=400000" in long
+
+
+def test_few_cores_collect_without_threads_of_their_own_unless_the_user_has_chosen() -> None:
+    assert "-XX:+UseSerialGC" in java_flags(SparkSettings(master="local[2]"))
+    assert "-XX:+UseSerialGC" not in java_flags(SparkSettings(master="local[8]"))
+    chosen = SparkSettings(master="local[2]", extra={"spark.driver.extraJavaOptions": "-XX:+UseG1GC"})
+    assert [flag for flag in java_flags(chosen) if flag.endswith("GC")] == ["-XX:+UseG1GC"]
+
+
+def test_a_clusters_driver_is_left_as_spark_starts_it() -> None:
+    assert not any(flag.startswith("-XX") for flag in java_flags(SparkSettings(master="spark://a:7077", short=True)))
+
+
+def test_jars_on_the_class_path_are_not_handed_out_as_well() -> None:
+    values = spark_settings(SparkSettings(), jars=(), scratch="/s", log4j_path="/s/l", machine_bytes=8 << 30)
+    assert "spark.jars" not in values
