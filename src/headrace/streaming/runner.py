@@ -51,6 +51,15 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+_POLL_SETTING = "spark.sql.streaming.pollingDelay"
+
+
+def poll_ms(nodes: int) -> int:
+    """How long a node waits after it found nothing: so long that all of them together ask some 50 times a second.
+    Spark's own 10 ms would have 20 idle nodes keep a core busy."""
+    return min(20 * nodes, 250)
+
+
 class Runner:
     def __init__(
         self,
@@ -89,6 +98,8 @@ class Runner:
         self._nodes: list[NodeRun] = []
         self._reported_at = -math.inf
         self._worker_code = WorkerCode(spark, loaded, version)
+        if _POLL_SETTING not in settings.spark.extra:
+            spark.conf.set(_POLL_SETTING, f"{poll_ms(len(graph.queries))}ms")
 
     def stop(self) -> None:
         """Can be called from anywhere, a signal handler too: the loop ends at its next turn."""
