@@ -84,10 +84,12 @@ def test_row_2_three_servers_run_beside_each_other_in_the_background(tmp_path: P
             with socket.create_server(("127.0.0.1", 0)) as probe:
                 port = probe.getsockname()[1]
             file = server_properties(tmp_path / f"server-{number}", port, number)
-            ok("kafka-server-start.sh", "-daemon", file, cwd=file.parent)
-            lock = (file.parent / "logs" / "kafkaServer.out").read_text()
-            assert f"listens on 127.0.0.1:{port}" in lock
+            started = ok("kafka-server-start.sh", "-daemon", file, cwd=file.parent)
             pids.append(_listener(port))
+            (warning,) = started.err.splitlines()
+            assert warning.startswith(f"headrace: warning: zookeeper.connect=localhost:2181 ({file}:18): ")
+            log = (file.parent / "logs" / "kafkaServer.out").read_text()
+            assert f"listens on 127.0.0.1:{port}" in log
             shown = ok("kafka-broker-api-versions.sh", "--bootstrap-server", f"127.0.0.1:{port}")
             assert f"127.0.0.1:{port} (id: {number} rack: null" in shown.out
     finally:

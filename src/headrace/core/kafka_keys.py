@@ -1,7 +1,8 @@
 """Kafka's settings that this broker does not have, by name: a real `server.properties` loads without noise.
 
 Most have no meaning on one embedded node: threads that do not exist, other brokers, ZooKeeper, KRaft, TLS.
-These are accepted in silence. A few would be missed by whoever set them; those are warned of.
+These are accepted in silence. A few would be missed by whoever set them; those are warned of, here and (where they
+ask for more than one broker) in `cluster_keys`.
 """
 
 from functools import cache

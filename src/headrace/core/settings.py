@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from headrace.core.cluster_keys import CLUSTER_KEYS
 from headrace.core.errors import OperatorError
 from headrace.core.listeners import WILDCARDS
 from headrace.core.setting_types import LONG_MAX, Alias, Kind, format_value, refuse, setting, setting_of
@@ -63,7 +64,7 @@ class BrokerSettings(GroupAndLogSettings):
     # Topics
     num_partitions: int = setting(1, "num.partitions", "Partitions of a topic that does not say.", low=1)
     default_replication_factor: int = setting(
-        1, "default.replication.factor", "Replicas of a topic that does not say; one node holds one.", low=1
+        1, "default.replication.factor", "Replicas of a topic that does not say; one broker keeps 1.", low=1
     )
     auto_create_topics_enable: bool = setting(
         True, "auto.create.topics.enable", "Make a topic when it is first written to or asked for.", _BOOLEAN
@@ -176,7 +177,8 @@ class BrokerSettings(GroupAndLogSettings):
         values: Mapping[str, Any] | None = None,
     ) -> tuple[Self, list[str]]:
         """Settings from everywhere: `values` (by field name) over flags over environment over the file."""
-        variables, warnings = environment_source(environ or {}, known_keys(dataclasses.fields(cls)))
+        known = (*known_keys(dataclasses.fields(cls)), *CLUSTER_KEYS)
+        variables, warnings = environment_source(environ or {}, known)
         return cls._read([list(flags), variables, properties_source(properties, source)], values or {}, {}, warnings)
 
     def altered(self, changes: Mapping[str, str], source: str) -> tuple[Self, list[str]]:

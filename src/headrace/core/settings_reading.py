@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from headrace.core.cluster_keys import cluster_warnings
 from headrace.core.errors import OperatorError
 from headrace.core.kafka_keys import UNSUPPORTED, is_without_meaning, names_without_meaning
 from headrace.core.listeners import WILDCARDS, served_listener
@@ -97,20 +98,21 @@ def read(fields: Sequence["dataclasses.Field[Any]"], sources: Sequence[Sequence[
     """The values of all fields that some source gives, sources in falling precedence."""
     known = set(known_keys(fields))
     reading = Reading({}, {}, [], [])
-    merged: dict[str, str] = {}
+    strongest: dict[str, Given] = {}
     for source in reversed(sources):
-        merged.update((given.key, given.text) for given in source)
+        strongest.update((given.key, given) for given in source)
     for source in sources:
         by_key = _sort_out(source, known, reading)
         for key, text in by_key.items():
             reading.given.setdefault(key, text.text)
-        values = dict(_listener_values(by_key, merged))
+        values = dict(_listener_values(by_key, strongest))
         for field in fields:
             described = setting_of(field)
             if described and field.name not in values and (found := _field_value(described, field, by_key)):
                 values[field.name] = found[0]
         for name, value in values.items():
             reading.values.setdefault(name, value)
+    reading.warnings.extend(cluster_warnings(strongest))
     return reading
 
 
@@ -135,18 +137,16 @@ def _sort_out(source: Sequence[Given], known: set[str], reading: Reading) -> dic
     return by_key
 
 
-def _listener_values(by_key: Mapping[str, Given], merged: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
+def _listener_values(by_key: Mapping[str, Given], strongest: Mapping[str, Given]) -> Iterable[tuple[str, Any]]:
+    controllers, protocols = (
+        strongest[key].text if key in strongest else ""
+        for key in ("controller.listener.names", "listener.security.protocol.map")
+    )
     for key, (host_field, port_field) in _LISTENER_KEYS.items():
         given = by_key.get(key)
         if given is None or not given.text.strip():
             continue
-        listener = served_listener(
-            given.where,
-            key,
-            given.text,
-            controllers=merged.get("controller.listener.names", ""),
-            protocols=merged.get("listener.security.protocol.map", ""),
-        )
+        listener = served_listener(given.where, key, given.text, controllers=controllers, protocols=protocols)
         host = listener.host
         if key == "advertised.listeners" and host in WILDCARDS[1:]:
             raise refuse(given.where, key, given.text, "is no address that a client can reach", "a host name or IP")

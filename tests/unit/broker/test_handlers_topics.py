@@ -68,6 +68,12 @@ def test_minus_one_stands_for_the_brokers_numbers(make_node, client):
     assert (made.num_partitions, made.replication_factor) == (4, 1)
 
 
+def test_the_default_is_one_replica_whatever_the_settings_ask_for(make_node, client):
+    node = make_node(default_replication_factor=3)
+    (made,) = client.ask(node, CREATE, topics=[new("orders", -1, -1)], timeout=1000).topics
+    assert (made.error_code, made.replication_factor) == (codes.NONE, 1)
+
+
 @pytest.mark.parametrize(
     ("topic", "code", "message"),
     [

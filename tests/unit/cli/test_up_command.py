@@ -91,6 +91,15 @@ def test_an_unknown_setting_is_a_warning(fake_node) -> None:
     )
 
 
+def test_a_setting_that_asks_for_more_brokers_is_a_warning(fake_node) -> None:
+    result = run("--set", "default.replication.factor=3", HEADRACE_PROCESS_ROLES="broker")
+    assert result.exit_code == 0
+    assert [line.partition("): ")[0] for line in result.stderr.splitlines()] == [
+        "headrace: warning: process.roles=broker (environment HEADRACE_PROCESS_ROLES",
+        "headrace: warning: default.replication.factor=3 (--set",
+    ]
+
+
 @pytest.mark.parametrize("arguments", [["--port", "70000"], ["--set", "novalue"], ["--nope"], ["extra"]])
 def test_bad_usage_ends_with_two(fake_node, arguments: list[str]) -> None:
     result = run(*arguments)

@@ -47,6 +47,10 @@ def load(text: str) -> BrokerSettings:
     return settings
 
 
+def warned(text: str) -> list[str]:
+    return BrokerSettings.from_properties(text, "s")[1]
+
+
 def refused(text: str) -> str:
     with pytest.raises(OperatorError) as caught:
         BrokerSettings.from_properties(text, "server.properties")
@@ -57,19 +61,32 @@ def items(settings: BrokerSettings) -> dict[str, tuple[str | None, bool]]:
     return {item.key: (item.value, item.is_default) for item in kafka_items(settings)}
 
 
-def test_kafkas_own_files_load_without_a_warning() -> None:
-    kraft = load(KRAFT_FILE)
+ALONE = (
+    "clusters are not supported yet, so this broker runs alone and knows no other;"
+    " start only one, and remove the {these}"
+)
+ONE_REPLICA = (
+    "one broker keeps one replica, so every topic has replication factor 1 and acks=all waits for this broker alone;"
+    " set {these} to 1"
+)
+
+
+def test_kafkas_own_files_load_with_one_warning_that_there_is_no_cluster() -> None:
+    kraft, warnings = BrokerSettings.from_properties(KRAFT_FILE, "s")
+    keys = "process.roles=broker,controller (s:2), controller.quorum.bootstrap.servers=localhost:9093 (s:4)"
+    assert warnings == [f"{keys}: {ALONE.format(these='settings')}"]
     assert (kraft.host, kraft.port) == ("0.0.0.0", 9092)
     assert (kraft.advertised_host, kraft.advertised_port) == ("localhost", 9092)
     assert kraft.socket_send_buffer_bytes == 102400
-    zookeeper = load(ZOOKEEPER_FILE)
+    zookeeper, warnings = BrokerSettings.from_properties(ZOOKEEPER_FILE, "s")
+    assert warnings == [f"zookeeper.connect=localhost:2181 (s:4): {ALONE.format(these='setting')}"]
     assert zookeeper.node_id == 7
     assert zookeeper.log_dirs == ("/tmp/kafka-logs-1", "/tmp/kafka-logs-2")
 
 
 def test_keys_without_meaning_are_one_debug_line(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("DEBUG"):
-        load(ZOOKEEPER_FILE)
+        BrokerSettings.from_properties(ZOOKEEPER_FILE, "s")
     (record,) = caplog.records
     assert record.levelname == "DEBUG"
     assert "zookeeper.connect, " in record.getMessage()
@@ -155,6 +172,56 @@ def test_a_setting_that_would_be_missed_is_warned_of() -> None:
     _, warnings = BrokerSettings.from_properties("authorizer.class.name=com.example.Guard", "s")
     assert "there is no authorizer" in warnings[0]
     assert BrokerSettings.from_properties("authorizer.class.name=", "s")[1] == []
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "default.replication.factor",
+        "min.insync.replicas",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+        "share.coordinator.state.topic.replication.factor",
+        "share.coordinator.state.topic.min.isr",
+    ],
+)
+def test_more_than_one_replica_is_warned_of_and_one_is_not(key: str) -> None:
+    assert warned(f"{key}=3") == [f"{key}=3 (s:1): {ONE_REPLICA.format(these='it')}"]
+    assert warned(f"{key}=1") == []
+
+
+def test_all_replication_settings_share_one_warning() -> None:
+    warnings = warned("zookeeper.connect=a:1,b:1,c:1\nmin.insync.replicas=2\ndefault.replication.factor=3")
+    assert warnings == [
+        f"zookeeper.connect=a:1,b:1,c:1 (s:1): {ALONE.format(these='setting')}",
+        f"default.replication.factor=3 (s:3), min.insync.replicas=2 (s:2): {ONE_REPLICA.format(these='them')}",
+    ]
+
+
+@pytest.mark.parametrize("line", ["process.roles=", "zookeeper.connect=", "broker.rack=a", "node.id=3"])
+def test_what_asks_for_no_other_broker_is_not_warned_of(line: str) -> None:
+    assert warned(line) == []
+
+
+def test_a_cluster_is_warned_of_wherever_it_was_asked_for() -> None:
+    _, warnings = BrokerSettings.from_sources(
+        environ={"HEADRACE_ZOOKEEPER_CONNECT": "z:2181", "HEADRACE_MIN_INSYNC_REPLICAS": "2"},
+        flags=flags_source("--set", ["offsets.topic.replication.factor=3"]),
+    )
+    assert [warning.partition(": ")[0] for warning in warnings] == [
+        "zookeeper.connect=z:2181 (environment HEADRACE_ZOOKEEPER_CONNECT)",
+        "min.insync.replicas=2 (environment HEADRACE_MIN_INSYNC_REPLICAS), offsets.topic.replication.factor=3 (--set)",
+    ]
+
+
+def test_only_the_value_that_counts_is_warned_of() -> None:
+    _, warnings = BrokerSettings.from_sources(
+        properties="default.replication.factor=3\nzookeeper.connect=z:2181",
+        source="s",
+        flags=flags_source("--override", ["default.replication.factor=1", "zookeeper.connect="]),
+    )
+    assert warnings == []
 
 
 @pytest.mark.parametrize("name", ["SSL", "SASL_SSL", "SASL_PLAINTEXT"])

@@ -78,7 +78,7 @@ def _plan(node: Node, topic: Any) -> NewTopic:
     if count == 0 or count < -1:
         why = "Number of partitions was set to an invalid non-positive value."
         raise PeerError(INVALID_PARTITIONS, why)
-    replicas = settings.default_replication_factor if replicas == -1 else replicas
+    # -1 is the default, which is one replica here whatever default.replication.factor says: the start warned of it.
     if replicas > 1:
         why = (
             f"Unable to replicate the partition {replicas} time(s): The target replication factor of"

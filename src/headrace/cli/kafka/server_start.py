@@ -1,7 +1,8 @@
 """`kafka-server-start.sh [-daemon] server.properties [--override property=value]*`: one broker.
 
 In the foreground it is `headrace broker`. With `-daemon` it goes to the background, and the command returns when the
-broker listens (or says why it does not), so that the next line of a script finds it.
+broker listens (or says why it does not), so that the next line of a script finds it. What the broker warns of while it
+starts is said on the terminal too, not only in the log file.
 """
 
 import os
@@ -14,6 +15,7 @@ from headrace.cli.kafka.tool import ToolError
 NAME = "kafka-server-start.sh"
 USAGE = f"USAGE: {NAME} [-daemon] server.properties [--override property=value]*"
 START_S_MAX = 60.0
+WARNING = "headrace: warning: "
 _POLL_S = 0.02
 
 
@@ -84,6 +86,9 @@ def _start_in_background(path: str, pairs: tuple[str, ...]) -> int:
             said.seek(begin)
             text = said.read()
         if " listens on " in text:
+            for line in text.splitlines():
+                if line.startswith(WARNING):
+                    print(line, file=sys.stderr)
             return 0
         if process.poll() is not None:
             last = text.strip().splitlines()[-1:] or [f"it ended with code {process.returncode}"]
