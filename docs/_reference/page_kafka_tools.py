@@ -54,6 +54,6 @@ def _usage(tool: ModuleType) -> str:
 
 
 def _row(option: Option) -> tuple[str, str, str]:
-    names = " / ".join(f"--{name}" for name in (option.name, *option.also))
+    names = " / ".join(option.spellings)
     value = f" <{option.value}>" if option.value else " …" if option.value is not None else ""
     return code(names + value), code("" if option.default is None else str(option.default)), plain(option.help)

@@ -61,18 +61,9 @@ def setting_flags(flag: str, pairs: Sequence[str]) -> "list[Given]":
 
 class Runner:
     def read(self, path: str) -> str:
-        from headrace.core.errors import OperatorError
+        from headrace.core.properties import read_text
 
-        try:
-            with open(path, "rb") as file:
-                content = file.read()
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise OperatorError(f"{path}: {reason}; give the path of a server.properties file") from error
-        try:
-            return content.decode()
-        except UnicodeDecodeError:
-            return content.decode("latin-1")  # what Java takes a .properties file to be
+        return read_text(path, "a server.properties file")
 
     def serve(
         self,

@@ -19,6 +19,21 @@ class Property(NamedTuple):
     line: int
 
 
+def read_text(path: str, kind: str) -> str:
+    """The text of a file, in UTF-8 or in Latin-1, which Java takes such a file to be; `kind` is what a complaint asks
+    for, such as "a server.properties file"."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise OperatorError(f"{path}: {reason}; give the path of {kind}") from error
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
 def parse_properties(text: str, source: str) -> list[Property]:
     """All entries of `text`; a key that stands twice is there twice, and the last one counts, as in Java."""
     found = []

@@ -12,6 +12,8 @@ from headrace.log import checkpoints
 
 CLEAN_STOP_FILE = ".kafka_cleanshutdown"
 DELETE_SUFFIX = "-delete"
+# What `kafka-storage.sh format` (ours and Kafka's) leaves in a directory that no broker has used yet.
+FORMATTED_FILES = frozenset({".lock", checkpoints.META_PROPERTIES_FILE, "bootstrap.checkpoint"})
 
 
 class LogDirectory:
@@ -21,7 +23,7 @@ class LogDirectory:
         self.log_count = 0
         self.was_clean = False
         self.locked_by_other = False
-        self.is_new = False  # nothing was ever kept here
+        self.is_new = False  # nothing was ever kept here, though it may be formatted
         self.cluster_id = ""
         self._disk = disk
         self._lock: DirectoryLock | None = None
@@ -57,6 +59,7 @@ class LogDirectory:
                 " or give another directory"
             )
         self.cluster_id = meta.cluster_id
+        self.is_new = FORMATTED_FILES.issuperset(os.listdir(self.path))
 
     def write_meta(self, cluster_id: str, node_id: int) -> None:
         """Once, when the directory is new."""

@@ -101,6 +101,18 @@ def test_a_directory_of_another_broker_is_refused(bench):
     assert bench.store.directories[0].cluster_id == "cluster"
 
 
+def test_a_directory_that_is_only_formatted_is_new(bench):
+    bench.store.directories[0].write_meta("cluster", NODE_ID)
+    bench.crash()
+    bench.start()
+    directory = bench.store.directories[0]
+    assert (directory.cluster_id, directory.is_new) == ("cluster", True)
+    bench.create()
+    bench.crash()
+    bench.start()
+    assert not bench.store.directories[0].is_new
+
+
 # ── stopping and starting ────────────────────────────────────────────────────────────────────────────────────────────
 
 

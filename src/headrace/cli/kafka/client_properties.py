@@ -6,18 +6,13 @@ from headrace.cli.kafka.tool import ToolError
 
 
 def load(path: str) -> dict[str, str]:
-    from headrace.core.properties import parse_properties
+    from headrace.core.errors import OperatorError
+    from headrace.core.properties import parse_properties, read_text
 
     try:
-        with open(path, "rb") as file:
-            content = file.read()
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ToolError(f"{path}: {reason}; give the path of a .properties file") from error
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        text = content.decode("latin-1")  # what Java takes such a file to be
+        text = read_text(path, "a .properties file")
+    except OperatorError as error:
+        raise ToolError(str(error)) from error
     return {each.key: each.value for each in parse_properties(text, path)}
 
 

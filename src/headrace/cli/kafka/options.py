@@ -31,6 +31,11 @@ class Option:
     def __str__(self) -> str:
         return f"[{self.name}]"
 
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """All of its names as a person types them."""
+        return tuple(f"--{name}" if len(name) > 1 else f"-{name}" for name in (self.name, *self.also))
+
 
 class Given:
     """What stood on a command line."""

@@ -6,7 +6,7 @@ with 1 for every failure, and so do these.
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from headrace.cli.kafka.options import Given, Option, OptionError, parse
@@ -114,3 +114,25 @@ def forbid(given: Given, used: str, *others: str) -> None:
         for other in others:
             if given.has(other):
                 raise UsageError(f'Option "[{used}]" can\'t be used with option "[{other}]"')
+
+
+# Of each command of a tool: the options that it takes, and those of them that it must have.
+Commands = Mapping[str, tuple[frozenset[str], tuple[str, ...]]]
+
+
+def command_of(given: Given, commands: Commands, *, always: Sequence[str] = ()) -> str:
+    """The one command that stands among the arguments, with its options checked; all commands take `always`."""
+    named = ", ".join(commands)
+    if len(given.rest) != 1:
+        raise UsageError(f"Name one command of {named}; found {' '.join(given.rest) or 'none'}")
+    command = given.rest[0]
+    if command not in commands:
+        raise UsageError(f"Invalid choice: {command} (choose from {named})")
+    takes, needs = commands[command]
+    for name in given.order:
+        if name not in takes and name not in always:
+            raise UsageError(f"The command {command} has no option --{name}")
+    for name in needs:
+        if not given.has(name):
+            raise UsageError(f"Missing required argument --{name}")
+    return command

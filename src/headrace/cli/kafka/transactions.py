@@ -33,8 +33,7 @@ OPTIONS = (
         help="find-hanging: transactions younger than that do not count.",
     ),
 )
-# What each command takes, what it must have.
-COMMANDS: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
+COMMANDS: tool.Commands = {
     "list": (frozenset({"duration-filter", "transactional-id-pattern"}), ()),
     "describe": (frozenset({"transactional-id"}), ("transactional-id",)),
     "describe-producers": (frozenset({"topic", "partition", "broker-id"}), ("topic", "partition")),
@@ -73,20 +72,8 @@ def run(args: list[str]) -> int:
 
 
 def _check(given: Given) -> str:
-    named = ", ".join(COMMANDS)
-    if len(given.rest) != 1:
-        raise UsageError(f"Name one command of {named}; found {' '.join(given.rest) or 'none'}")
-    command = given.rest[0]
-    if command not in COMMANDS:
-        raise UsageError(f"Invalid choice: {command} (choose from {named})")
+    command = tool.command_of(given, COMMANDS, always=("bootstrap-server", "command-config"))
     require(given, "bootstrap-server")
-    takes, needs = COMMANDS[command]
-    for name in given.order:
-        if name not in takes and name not in ("bootstrap-server", "command-config"):
-            raise UsageError(f"The command {command} has no option --{name}")
-    for name in needs:
-        if not given.has(name):
-            raise UsageError(f"Missing required argument --{name}")
     if command == "find-hanging":
         if not given.has("topic") and not given.has("broker-id"):
             raise UsageError(

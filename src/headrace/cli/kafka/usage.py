@@ -25,7 +25,7 @@ def usage(options: Sequence[Option]) -> str:
 
 
 def _signature(option: Option) -> str:
-    names = ", ".join(f"--{name}" for name in (option.name, *option.also))
+    names = ", ".join(option.spellings)
     if option.value is None:
         return names
     kind = {int: "Integer", float: "Double"}.get(option.kind, "String")
