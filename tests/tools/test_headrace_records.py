@@ -39,6 +39,15 @@ def test_json_lines_with_their_key_and_files(cli: Cli, topic: str, tmp_path: Pat
     assert [each["value"] for each in cli.lines("consume", topic, "--from", -1)] == [file.read_text()]
 
 
+def test_a_topic_is_made_with_so_many_partitions(cli: Cli, topic: str) -> None:
+    cli.ok("produce", topic, "--create", "--partitions", 3, "--partition", 2, stdin="one\n")
+    assert len(cli.json("topic", "describe", topic)[0]["partitions"]) == 3
+    _, _, again = cli.run("produce", topic, "--create", "--partitions", 5, stdin="two\n")
+    assert again.splitlines()[0] == f"headrace: warning: {topic} exists already, with 3 partitions; it keeps them"
+    assert cli.run("produce", topic, "--create", "--partitions", 3, stdin="three\n")[2].count("\n") == 1
+    assert "--partitions is for --create" in cli.fails("produce", topic, "--partitions", 3, code=2)
+
+
 def test_what_consume_prints_produce_takes(cli: Cli, bootstrap: str, topic: str) -> None:
     cli.ok("topic", "create", topic)
     send(bootstrap, topic, ["a"], key=b"\xff\x00", headers=[("h", b"1"), ("h", b"2")], timestamp=1_700_000_000_000)

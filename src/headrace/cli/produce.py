@@ -54,6 +54,12 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
     help="How long a record may wait for its acknowledgement.",
 )
 @click.option("--create", is_flag=True, help="Make the topic if it does not exist.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --create: partitions of the new topic.  [default: the broker's num.partitions]",
+)
 @broker_options
 def produce(
     topic: str,
@@ -69,6 +75,7 @@ def produce(
     acks: str,
     timeout: float,
     create: bool,
+    partitions: int | None,
     reach: "Reach",
     as_json: bool,
 ) -> None:
@@ -78,7 +85,7 @@ def produce(
 
     \b
     Examples:
-      echo hello | headrace produce greetings --create
+      echo hello | headrace produce greetings --create --partitions 3
       headrace produce orders orders.jsonl --format json --key-field customer.id
       headrace produce users --key-separator : -H source=shell < users.txt
       headrace consume orders --json | headrace produce orders-again --format records
@@ -89,6 +96,8 @@ def produce(
         raise click.UsageError("--key-separator is for --format lines, without --key, and must not be empty")
     if key_field is not None and kind != "json":
         raise click.UsageError("--key-field is for --format json")
+    if partitions is not None and not create:
+        raise click.UsageError("--partitions is for --create; `headrace topic alter` gives a topic more of them")
     form = InputFormat(
         kind=kind,
         key=None if key is None else key.encode(),
@@ -98,7 +107,7 @@ def produce(
         partition=-1 if partition is None else partition,
         empty_is_null=empty_is_null,
     )
-    _check_topic(reach, topic, partition, create)
+    _check_topic(reach, topic, partition, create, partitions)
     from headrace.cli.progress import Progress
     from headrace.cli.sending import Sending
 
@@ -138,7 +147,7 @@ def _headers(texts: tuple[str, ...]) -> tuple[tuple[str, bytes | None], ...]:
     return tuple(found)
 
 
-def _check_topic(reach: "Reach", topic: str, partition: int | None, create: bool) -> None:
+def _check_topic(reach: "Reach", topic: str, partition: int | None, create: bool, partitions: int | None) -> None:
     from headrace.cli.kafka.offset_lookup import leaders
     from headrace.cli.kafka.topic_facts import topic_names
     from headrace.cli.names import missing_name
@@ -150,11 +159,14 @@ def _check_topic(reach: "Reach", topic: str, partition: int | None, create: bool
         if topic not in known:
             if not create:
                 raise missing_name("topic", topic, known, "add --create to make it", " Or add --create to make it")
-            create_topic(cluster, topic)
-        if partition is not None:
-            count = len(leaders(cluster, [topic]))
-            if partition >= count:
-                raise OperatorError(f"{topic} has no partition {partition}; it has {count}, counted from 0")
+            create_topic(cluster, topic, partitions=partitions)
+        if partition is None and partitions is None:
+            return
+        count = len(leaders(cluster, [topic]))
+        if partition is not None and partition >= count:
+            raise OperatorError(f"{topic} has no partition {partition}; it has {count}, counted from 0")
+        if partitions is not None and partitions != count:
+            click.echo(f"headrace: warning: {topic} exists already, with {count} partitions; it keeps them", err=True)
 
 
 def _done(sending: "Sending", read_bytes: int) -> int:

@@ -15,6 +15,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 from headrace.cli.columns import cut
 from headrace.cli.tabling import bytes_text
 from headrace.cli.top_facts import Look, Rates, rates
+from headrace.cli.top_hints import groups_hint, topics_hint
 from headrace.cli.top_screens import GroupScreen, HelpScreen, TopicScreen
 from headrace.cli.top_source import Source
 from headrace.cli.top_tables import Rows, columns, fill
@@ -33,6 +34,7 @@ class TopApp(App[None]):
     #error { height: auto; background: $error; color: $text; padding: 0 1; display: none; }
     #filter { display: none; height: 3; }
     .title { height: 1; color: $accent; padding: 0 1; text-style: bold; }
+    .hint { height: auto; padding: 0 1; color: $text-muted; display: none; }
     #brokers { height: auto; max-height: 20%; }
     #topics-part { height: 1fr; }
     #groups-part { height: 1fr; }
@@ -72,9 +74,11 @@ class TopApp(App[None]):
         yield DataTable(id="brokers", cursor_type="none")
         with Vertical(id="topics-part"):
             yield Static("Topics", classes="title")
+            yield Static("", id="topics-hint", classes="hint", markup=False)
             yield DataTable(id="topics", cursor_type="row")
         with Vertical(id="groups-part"):
             yield Static("Groups", classes="title")
+            yield Static("", id="groups-hint", classes="hint", markup=False)
             yield DataTable(id="groups", cursor_type="row")
         yield Footer()
 
@@ -129,8 +133,17 @@ class TopApp(App[None]):
             return
         self._draw_head()
         fill(self._table("brokers"), _broker_rows(self._look))
-        fill(self._table("topics"), self._topic_rows(self._look))
-        fill(self._table("groups"), self._group_rows(self._look))
+        topics, groups = self._topic_rows(self._look), self._group_rows(self._look)
+        fill(self._table("topics"), topics)
+        fill(self._table("groups"), groups)
+        where, pattern = self._source.where, self._pattern
+        self._hint("topics", "" if topics else topics_hint(self._look, where=where, pattern=pattern))
+        self._hint("groups", "" if groups else groups_hint(self._look, where=where, pattern=pattern))
+
+    def _hint(self, name: str, text: str) -> None:
+        hint = self._main.query_one(f"#{name}-hint", Static)
+        hint.update(text)
+        hint.display = bool(text)
 
     def _draw_head(self) -> None:
         found = self._look

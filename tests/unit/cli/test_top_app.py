@@ -149,6 +149,57 @@ def test_it_shows_brokers_topics_rates_groups_and_lag() -> None:
     scenario(source, play)
 
 
+NO_TOPICS = Look(at=0.0, cluster_id="id", brokers=(BrokerRow(1, "127.0.0.1:9092", True, 0, 0, 0, ""),))
+
+
+def hint(app: TopApp, name: str) -> str:
+    """What stands in the place of a table; empty if nothing does."""
+    shown = app.query_one(f"#{name}-hint", Static)
+    return str(shown.content) if shown.display else ""
+
+
+def test_a_broker_without_topics_says_what_to_type() -> None:
+    source = FakeSource(NO_TOPICS)
+
+    async def play(app: TopApp, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: bool(hint(app, "topics")))
+        assert hint(app, "topics").splitlines()[-1] == "  echo hello | headrace produce greetings --create"
+        assert hint(app, "groups") == "No consumer groups yet."
+        source.looks = [a_look(1.0, greetings=1)]
+        await until(pilot, lambda: len(cells(app, "topics")) == 1)
+        assert (hint(app, "topics"), hint(app, "groups")) == ("", "")
+
+    scenario(source, play)
+
+
+def test_what_to_type_names_the_broker_and_a_topic_that_there_is() -> None:
+    topics = (summary("__consumer_offsets", 1, internal=True), summary("orders", 1))
+    source = FakeSource(Look(at=0.0, cluster_id="id", topics=topics))
+    source.where = "kafka1:9092"
+
+    async def play(app: TopApp, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: bool(hint(app, "groups")))
+        command = "headrace consume orders --follow --group readers -b kafka1:9092"
+        assert hint(app, "groups").splitlines()[-1] == f"  {command}"
+        assert hint(app, "topics") == ""
+
+    scenario(source, play)
+
+
+def test_a_filter_that_leaves_nothing_says_so() -> None:
+    async def play(app: TopApp, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: len(cells(app, "topics")) == 1)
+        await pilot.press("slash", "x", "y")
+        await until(pilot, lambda: cells(app, "topics") == [])
+        assert hint(app, "topics") == "No topic has 'xy' in its name; type / and then escape to see all."
+        assert hint(app, "groups") == "No group has 'xy' in its name; type / and then escape to see all."
+        await pilot.press("escape")
+        await until(pilot, lambda: len(cells(app, "topics")) == 1)
+        assert hint(app, "topics") == ""
+
+    scenario(FakeSource(a_look(0.0, orders=1)), play)
+
+
 def test_keys_work_while_a_look_hangs() -> None:
     source = FakeSource(a_look(0.0, orders=1))
     source.gate.clear()
