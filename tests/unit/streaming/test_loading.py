@@ -58,10 +58,6 @@ def test_functions_of_a_module_beside_the_file_are_nodes_each_time_it_is_loaded(
         ("\nx = unknown_name", r"shop\.py:3: NameError: name 'unknown_name' is not defined"),
         ("import no_such_module_at_all", r"shop\.py:2: ModuleNotFoundError: No module named"),
         ("raise SystemExit(3)", r"shop\.py:2: SystemExit: 3"),
-        (
-            'from pyspark.sql import functions as F\n@F.udf("int")\ndef same(x):\n    return x',
-            r"shop\.py:[34]: this line needs Spark.*IntegerType\(\), not",
-        ),
         ('hr.topic("t", format="xml")', r"shop\.py:2: format='xml'"),
         ("import beside_wrong", r"beside_wrong\.py:3: ZeroDivisionError"),
         ("import beside_unfinished", r"beside_unfinished\.py:1: "),
@@ -71,6 +67,13 @@ def test_what_the_file_raises_is_one_line_with_its_place(tmp_path: Path, code: s
     (tmp_path / "beside_wrong.py").write_text("\n\n1 / 0\n")
     (tmp_path / "beside_unfinished.py").write_text("def f(:\n")
     with pytest.raises(OperatorError, match=says):
+        load(write(tmp_path, code))
+
+
+def test_a_line_that_needs_spark_too_early_is_named_with_what_to_write(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    code = 'from pyspark.sql import functions as F\n@F.udf("int")\ndef same(x):\n    return x'
+    with pytest.raises(OperatorError, match=r"shop\.py:[34]: this line needs Spark.*IntegerType\(\), not"):
         load(write(tmp_path, code))
 
 

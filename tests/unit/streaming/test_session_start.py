@@ -14,6 +14,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_master_that_is_not_there_is_said_at_once() -> None:
+    pytest.importorskip("pyspark")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(
@@ -24,6 +25,8 @@ def test_a_master_that_is_not_there_is_said_at_once() -> None:
 
 
 def test_without_java_the_session_is_refused_before_anything_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+
     def none() -> None:
         raise OperatorError("Java: none was found")
 
