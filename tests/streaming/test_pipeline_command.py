@@ -20,6 +20,12 @@ class Shell:
         self._bench = bench
 
     def run(self, *words: str, code: int = 0) -> str:
+        return self._invoke(*words, code=code).output
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self._invoke(*words, "--json", code=0).stdout)
+
+    def _invoke(self, *words: str, code: int) -> Result:
         options = {
             "check": ("--tables", "--bootstrap"), "run": ("--tables", "--bootstrap"),
             "replay": ("--tables", "--bootstrap"),
@@ -28,7 +34,7 @@ class Shell:
         arguments = ["pipeline", *words, *(part for name in options for part in (name, values[name]))]
         result: Result = CliRunner().invoke(command, arguments)
         assert result.exit_code == code, result.output
-        return result.output
+        return result
 
 
 @pytest.fixture
@@ -62,7 +68,9 @@ def test_from_check_to_discard(bench: Bench, shell: Shell) -> None:
     assert "shop: 2 nodes, all well" in said
     assert "writes  table stored appended" in said
     assert "columns id int, k string, v int" in said
-    assert json.loads(shell.run("check", file, "--json"))["nodes"][1]["writes"] == "topic typed-out exactly once"
+    found = shell.json("check", file)
+    assert (found["analysed"], found["nodes"][1]["writes"]) == (True, "topic typed-out exactly once")
+    assert [column["name"] for column in found["nodes"][0]["schema"]["fields"]] == ["id", "k", "v"]
     said = shell.run("run", file, "--once")
     assert "stored: finished; batch 0, 6 in" in said
     assert "small: 1 quarantine" in said

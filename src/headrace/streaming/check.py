@@ -1,4 +1,4 @@
-"""`headrace pipeline check`: what a pipeline reads, makes and writes, found by analysis alone.
+"""`headrace pipeline check`: the schemas and modes of a pipeline, found by Spark's analysis alone.
 
 The functions run on streams that have the right schemas and no rows, so that no Spark job starts, and neither tables
 nor topics need to exist. Whatever is wrong names the file and the line.
@@ -6,7 +6,7 @@ nor topics need to exist. Whatever is wrong names the file and the line.
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.streaming.assembling import Assembled, Assembler, stored
@@ -23,6 +23,7 @@ from headrace.streaming.declarations import (
     TopicOutput,
 )
 from headrace.streaming.graph import Graph
+from headrace.streaming.outline import OutlinedNode, outlined
 from headrace.streaming.parsing import Parser, first_line
 from headrace.streaming.sources import (
     CHANGE_COLUMNS,
@@ -40,13 +41,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedNode:
-    name: str
-    reads: tuple[str, ...]
-    writes: str
+class CheckedNode(OutlinedNode):
     mode: Mode
     schema: "StructType"
-    notes: tuple[str, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,14 +135,7 @@ def _checked(graph: Graph, assembled: Assembled, schemas: "dict[str, StructType]
             _check_into(node, schema, schemas[output.into])
     if isinstance(output, TopicOutput):
         _check_topic(node, output, frame)
-    return CheckedNode(
-        name=node.name,
-        reads=tuple(_reads(graph, node)),
-        writes=_writes(node),
-        mode=output_mode(node, frame),
-        schema=schema,
-        notes=tuple(_notes(graph, node)),
-    )
+    return CheckedNode(**asdict(outlined(graph, node)), mode=output_mode(node, frame), schema=schema)
 
 
 def output_mode(node: Node, frame: "DataFrame") -> Mode:
@@ -238,47 +228,3 @@ def _check_topic(node: Node, output: TopicOutput, frame: "DataFrame") -> None:
         _check_columns(node, "value", (output.value,), columns)
     if output.headers is not None:
         _check_columns(node, "headers", (output.headers,), columns)
-
-
-def _reads(graph: Graph, node: Node) -> list[str]:
-    reads = []
-    for edge in graph.inlined_edges(node.name):
-        match edge.source:
-            case Topic() as topic:
-                reads.append(f"topic {topic.topic}")
-            case Static() as static:
-                reads.append(f"static {static.table}")
-            case TableStream() as stream:
-                reads.append(f"{'changes of ' if stream.change_feed else ''}table {stream.table}")
-            case None:
-                own = graph.nodes[edge.node or ""].output
-                changes = isinstance(own, TableOutput) and not own.appended
-                reads.append(f"{'changes of ' if changes else ''}table {edge.node}")
-    return list(dict.fromkeys(reads))
-
-
-def _writes(node: Node) -> str:
-    match node.output:
-        case TableOutput(into=str(into)):
-            return f"table {into} (fills it back)"
-        case TableOutput(key=key) if key:
-            return f"table {node.name} merged by {', '.join(key)}"
-        case TableOutput(mode="complete"):
-            return f"table {node.name} rewritten"
-        case TableOutput():
-            return f"table {node.name} appended"
-        case TopicOutput(topic=topic, latency=latency):
-            return f"topic {topic} {'at least once, in real time' if latency == 'realtime' else 'exactly once'}"
-    return "whatever its function writes"
-
-
-def _notes(graph: Graph, node: Node) -> list[str]:
-    notes = [f"{each.action} unless {each.predicate}  ({each.name})" for each in node.expectations]
-    if isinstance(node.output, TopicOutput) and node.output.latency == "realtime":
-        notes.append("real time is at least once: after a failure some records may arrive a second time")
-        notes.append("real time keeps a core busy for each partition that it reads; give Spark more than that")
-    for name in graph.upstream(node.name):
-        output = graph.nodes[name].output
-        if isinstance(output, TableOutput) and not output.appended:
-            notes.append(f"{name} is read as it changes: a row comes again each time it becomes another")
-    return notes

@@ -29,6 +29,7 @@ from headrace.streaming.declarations import (
 )
 from headrace.streaming.declared_values import one_of, options_of
 from headrace.streaming.rules import Expect, expectations_of
+from headrace.streaming.sql_text import problem
 
 F = TypeVar("F", bound=Callable[..., Any])
 Names = str | Iterable[str]
@@ -231,6 +232,9 @@ def _node(
 
 
 def _check_table(place: Place, output: TableOutput) -> None:
+    for name, predicate in (("delete", output.delete), ("replace_where", output.replace_where)):
+        if predicate is not None and (why := problem(predicate)) is not None:
+            raise PipelineError(place, f"table: {name}={predicate!r}: {why}")
     if output.mode == "complete" and output.key:
         raise PipelineError(place, "table: mode='complete' rewrites the table, so a key has no use; drop one of both")
     if output.key and output.mode == "append" and output.delete is None:

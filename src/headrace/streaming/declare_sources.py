@@ -1,8 +1,11 @@
 """What a pipeline reads, as its file says it: `hr.topic`, `hr.stream`, `hr.static`. It must never import Spark."""
 
+import json
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
+from headrace.core.errors import OperatorError
+from headrace.streaming import sql_text
 from headrace.streaming.declarations import (
     FORMATS,
     Format,
@@ -14,6 +17,7 @@ from headrace.streaming.declarations import (
     collected,
 )
 from headrace.streaming.declared_values import one_of, options_of
+from headrace.streaming.starting import starting as place_in_topic
 
 S = TypeVar("S", Topic, TableStream, Static)
 
@@ -50,13 +54,20 @@ def topic(
         raise PipelineError(place, f"topic {topic!r}: format={format!r} needs a schema; only JSON can be inferred")
     if schema is not None and format in ("text", "raw"):
         raise PipelineError(place, f"topic {topic!r}: format={format!r} has one column, value, and takes no schema")
+    begin = starting if isinstance(starting, str) else {topic: {str(p): int(o) for p, o in starting.items()}}
+    text = _schema_text(place, schema)
+    _check_schema(place, topic, format, text)
+    try:
+        place_in_topic(begin)
+    except OperatorError as error:
+        raise PipelineError(place, f"topic {topic!r}: starting={error}") from error
     return _source(
         Topic(
             topic=topic,
-            schema=_schema_text(place, schema),
+            schema=text,
             format=format,
             key=key,
-            starting=starting if isinstance(starting, str) else {topic: {str(p): int(o) for p, o in starting.items()}},
+            starting=begin,
             tombstones=tombstones,
             unknown=unknown,
             skip_bytes=skip_bytes,
@@ -119,6 +130,19 @@ def _schema_text(place: Place, schema: Any) -> str | None:
     if callable(getattr(schema, "json", None)):
         return str(schema.json())
     raise PipelineError(place, f"schema={schema!r}: give DDL such as 'id string, amount double', or a StructType")
+
+
+def _check_schema(place: Place, topic: str, format: Format, schema: str | None) -> None:
+    """What can be told without Spark, which reads DDL."""
+    if schema is None:
+        return
+    if format == "avro" or schema.lstrip().startswith("{"):
+        try:
+            json.loads(schema)
+        except ValueError as error:
+            raise PipelineError(place, f"topic {topic!r}: the schema is not JSON: {error}") from error
+    elif (why := sql_text.problem(schema)) is not None:
+        raise PipelineError(place, f"topic {topic!r}: schema {schema!r}: {why}")
 
 
 def _identifier(name: str) -> str:

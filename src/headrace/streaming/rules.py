@@ -6,6 +6,7 @@ Only the words; what becomes of the rows is in `expectations`. No Spark.
 from collections.abc import Iterable, Mapping
 
 from headrace.streaming.declarations import Action, Expectation, PipelineError, Place
+from headrace.streaming.sql_text import problem
 
 
 class Rule:
@@ -16,6 +17,8 @@ class Rule:
             raise PipelineError(
                 Place.of_caller(), f"hr.{action}({predicate!r}): give a SQL predicate, such as 'amount > 0'"
             )
+        if (why := problem(predicate)) is not None:
+            raise PipelineError(Place.of_caller(), f"hr.{action}({predicate!r}): {why}")
         self.action = action
         self.predicate = predicate
 

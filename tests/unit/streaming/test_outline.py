@@ -1,0 +1,62 @@
+"""What is known of a pipeline without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pipeline_files import graph_of
+
+from headrace.streaming.declarations import PipelineError
+from headrace.streaming.outline import check_tables, outline
+
+SHOP = """
+orders = hr.topic("orders", schema="id int, amount double")
+prices = hr.static("prices")
+
+@hr.view
+def good(orders):
+    return orders
+
+@hr.table(key="id", expect={"positive": hr.drop("amount > 0")})
+def latest(good, prices):
+    return good
+
+@hr.to_topic("out", latency="realtime")
+def fast(orders):
+    return orders
+
+@hr.table
+def audit(latest):
+    return latest
+"""
+
+
+def test_each_query_is_told_with_what_it_reads_and_writes(tmp_path: Path) -> None:
+    nodes = {node.name: node for node in outline(graph_of(tmp_path, SHOP))}
+    assert {name: (node.reads, node.writes) for name, node in nodes.items()} == {
+        "latest": (("topic orders", "static prices"), "table latest merged by id"),
+        "fast": (("topic orders",), "topic out at least once, in real time"),
+        "audit": (("changes of table latest",), "table audit appended"),
+    }
+    assert nodes["latest"].notes == ("drop unless amount > 0  (positive)",)
+    assert nodes["audit"].notes == ("latest is read as it changes: a row comes again each time it becomes another",)
+
+
+def test_a_table_that_is_not_there_is_named_with_the_line_that_reads_it(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, SHOP)
+    with pytest.raises(PipelineError, match=r"shop\.py:4: hr\.static\('prices'\): no such table in .*/tables; run "):
+        check_tables(graph, str(tmp_path / "tables"))
+    (tmp_path / "tables" / "prices").mkdir(parents=True)
+    check_tables(graph, str(tmp_path / "tables"))
+
+
+@pytest.mark.parametrize(
+    "given", ['"s3://bucket/prices"', '"/far/away/prices"', '"~/prices"', '"prices@v3"', '"prices-*.csv", format="csv"']
+)
+def test_what_is_not_a_plain_name_is_left_to_spark(tmp_path: Path, given: str) -> None:
+    check_tables(graph_of(tmp_path, SHOP.replace('"prices"', given)), str(tmp_path))
+
+
+def test_an_object_store_is_left_to_spark(tmp_path: Path) -> None:
+    check_tables(graph_of(tmp_path, SHOP), "s3://bucket/tables")
