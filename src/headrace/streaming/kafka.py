@@ -129,14 +129,13 @@ class Kafka:
             consumer.assign(wanted)
             ended = 0
             while ended < len(wanted) and len(values) < SAMPLE_RECORDS_MAX:
-                batch = consumer.consume(SAMPLE_RECORDS_MAX, timeout=SAMPLE_S_MAX)
-                if not batch:
+                message = consumer.poll(SAMPLE_S_MAX)  # one at a time: `consume` would wait for more than there are
+                if message is None:
                     break
-                for message in batch:
-                    if message.error() is not None:
-                        ended += 1
-                    elif (value := message.value()) is not None:
-                        values.append(value)
+                if message.error() is not None:
+                    ended += 1
+                elif (value := message.value()) is not None:
+                    values.append(value)
         finally:
             consumer.close()
         return values[:SAMPLE_RECORDS_MAX]
