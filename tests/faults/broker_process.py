@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
-import socket
 from pathlib import Path
 
-from headrace_process import STOP_S_MAX, HeadraceProcess
+from headrace_process import HeadraceProcess
+from waits import WAIT_S_MAX
 
 
 class BrokerProcess(HeadraceProcess):
@@ -16,7 +15,7 @@ class BrokerProcess(HeadraceProcess):
         """SIGKILL; returns when the process is gone. One that had died by itself fails the test."""
         assert self._process.poll() is None, f"the broker had died by itself.{self._stderr()}"
         os.kill(self.pid, signal.SIGKILL)
-        self._process.wait(STOP_S_MAX)
+        self._process.wait(WAIT_S_MAX)
         self._stop_called = True
 
     @property
@@ -51,19 +50,3 @@ class BrokerProcess(HeadraceProcess):
             if line.startswith(f"{name}:"):
                 return int(line.split()[1])
         raise AssertionError(f"/proc/{self.pid}/status has no {name}")
-
-
-def steady_port() -> int:
-    """A free port that no client's own end of a connection gets, so a broker can come back to it.
-
-    Not from the test's seed: several runs on one machine must not want the same one.
-    """
-    low, high = 10_000, int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    while True:
-        port = random.SystemRandom().randrange(low, max(high, low + 10_000))
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port

@@ -16,11 +16,13 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(1, str(Path(__file__).parent.parent / "wire"))  # raw, eventually, headrace_process
+sys.path.insert(1, str(Path(__file__).parent.parent / "wire"))  # raw, headrace_process
 
 from broker_process import BrokerProcess
 from faulty_disk import FaultyDisk
 from node_thread import NodeThread
+from ports import reserved_port
+from waits import WAIT_S_MAX
 
 StartBroker = Callable[..., BrokerProcess]
 StartNode = Callable[..., NodeThread]
@@ -66,6 +68,13 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 
 
 @pytest.fixture
+def steady_port() -> Iterator[int]:
+    """A port to which a broker can come back: nobody else gets it, and no client's own end of a connection does."""
+    with reserved_port() as port:
+        yield port
+
+
+@pytest.fixture
 def start_node(tmp_path: Path) -> Iterator[StartNode]:
     """`start_node(num_partitions=3)`: a node on a thread; `node.disk` is the `FaultyDisk` under it."""
     started: list[NodeThread] = []
@@ -108,7 +117,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], str]]:
         path = tmp_path / f"disk-{len(mounted)}"
         path.mkdir()
         command = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(path)]
-        tried = subprocess.run(command, capture_output=True, text=True, timeout=20)
+        tried = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S_MAX)
         if tried.returncode:
             why = tried.stderr.strip()
             pytest.skip(f"no tmpfs can be mounted ({why}); a disk made up in the process is tested instead")
@@ -117,4 +126,4 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], str]]:
 
     yield make
     for path in mounted:
-        subprocess.run(["umount", path], check=True, timeout=20)
+        subprocess.run(["umount", path], check=True, timeout=WAIT_S_MAX)

@@ -13,12 +13,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from waits import WAIT_S_MAX
+
 from headrace.core.files import Disk
 
 EVERYTHING = ("open", "write", "read", "sync", "truncate", "rename", "unlink", "make_directory")
-
-
-HANG_S_MAX = 30.0
+HANG_S_MAX = 2 * WAIT_S_MAX  # whatever waits for it gives up before
 
 
 class Fault:

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, TopicPartition
-
-READ_S_MAX = 30.0
+from waits import WAIT_S_MAX
 
 
 class Place(NamedTuple):
@@ -62,7 +61,7 @@ class Ledger:
     def count(self) -> int:
         return self._count
 
-    def await_more(self, count: int, wait_s_max: float = 30.0) -> None:
+    def await_more(self, count: int, wait_s_max: float = WAIT_S_MAX) -> None:
         """Until `count` more are acknowledged; a problem ends the wait, and the test."""
         with self._grown:
             wanted = self._count + count
@@ -110,12 +109,12 @@ def read_all(bootstrap: str, places: Sequence[Place]) -> dict[Place, list[tuple[
     found: dict[Place, list[tuple[int, bytes]]] = {place: [] for place in places}
     try:
         partitions = [TopicPartition(place.topic, place.partition, 0) for place in places]
-        ends = [consumer.get_watermark_offsets(each, timeout=READ_S_MAX)[1] for each in partitions]
+        ends = [consumer.get_watermark_offsets(each, timeout=WAIT_S_MAX)[1] for each in partitions]
         consumer.assign(partitions)
-        deadline = time.monotonic() + READ_S_MAX
+        deadline = time.monotonic() + WAIT_S_MAX
         count, total = 0, sum(ends)
         while count < total:
-            assert time.monotonic() < deadline, f"{count} of {total} records read in {READ_S_MAX:g} s"
+            assert time.monotonic() < deadline, f"{count} of {total} records read in {WAIT_S_MAX:g} s"
             for message in consumer.consume(2000, timeout=0.2):
                 assert message.error() is None, message.error()
                 place = Place(message.topic() or "", message.partition() or 0)

@@ -14,8 +14,9 @@ from typing import Any
 import kafka
 from confluent_kafka import KafkaError, Message, Producer
 from ledger import Ledger, Mark, Place
+from waits import NEVER_MS, WAIT_S_MAX
 
-FLUSH_S_MAX = 40.0
+FLUSH_S_MAX = WAIT_S_MAX
 UNANSWERED_MAX = 400
 PAUSE_S = 0.002  # after each handful: enough load, and a log that is soon read again
 HANDFUL = 12
@@ -38,7 +39,7 @@ class Load(ABC):
     def finish(self) -> int:
         """Returns how many records were sent. All of them are acknowledged, or the ledger has a problem."""
         self._stopping.set()
-        self._thread.join(FLUSH_S_MAX + 10)
+        self._thread.join(2 * FLUSH_S_MAX)
         assert not self._thread.is_alive(), f"{self.name} still waits for answers"
         return self._sent.total()
 
@@ -85,7 +86,7 @@ class ConfluentLoad(Load):
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 100,
                 "queue.buffering.max.messages": UNANSWERED_MAX,
-                "message.timeout.ms": int(FLUSH_S_MAX * 1000),
+                "message.timeout.ms": NEVER_MS,
                 "log_level": 0,
             }
         )
@@ -134,8 +135,8 @@ class KafkaPythonLoad(Load):
             retry_backoff_ms=20,
             reconnect_backoff_ms=20,
             reconnect_backoff_max_ms=100,
-            delivery_timeout_ms=int(FLUSH_S_MAX * 1000),
-            request_timeout_ms=10_000,
+            delivery_timeout_ms=NEVER_MS,
+            request_timeout_ms=10_000,  # then it sends again, which is what it is for
         )
 
     def _send(self, place: Place, mark: Mark, value: bytes) -> None:
@@ -154,4 +155,4 @@ class KafkaPythonLoad(Load):
 
     def _flush(self) -> None:
         self._producer.flush(FLUSH_S_MAX)
-        self._producer.close(timeout=5)
+        self._producer.close(timeout=FLUSH_S_MAX)

@@ -8,12 +8,10 @@ from concurrent.futures import Future
 from typing import Any
 
 from faulty_disk import FaultyDisk
+from waits import WAIT_S_MAX
 
 from headrace.broker.node import Node
 from headrace.core.settings import BrokerSettings
-
-START_S_MAX = 20.0
-STOP_S_MAX = 20.0
 
 
 class NodeThread:
@@ -27,7 +25,7 @@ class NodeThread:
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._live, name="node", daemon=True)
         self._thread.start()
-        assert self._opened.wait(START_S_MAX), f"the node did not open within {START_S_MAX:g} s"
+        assert self._opened.wait(WAIT_S_MAX), f"the node did not open within {WAIT_S_MAX:g} s"
         if self._error is not None:
             raise self._error
 
@@ -50,7 +48,7 @@ class NodeThread:
                 done.set_exception(error)
 
         self.node.reactor.call_from_thread(do)
-        done.result(STOP_S_MAX)
+        done.result(WAIT_S_MAX)
 
     def forget_open_files(self) -> None:
         """As after long idleness: whatever is read or written next has to be opened first."""
@@ -59,8 +57,8 @@ class NodeThread:
     def stop(self) -> None:
         if self._thread.is_alive():
             self.node.stop()
-            self._thread.join(STOP_S_MAX)
-            assert not self._thread.is_alive(), f"the node did not stop within {STOP_S_MAX:g} s"
+            self._thread.join(WAIT_S_MAX)
+            assert not self._thread.is_alive(), f"the node did not stop within {WAIT_S_MAX:g} s"
         error, self._error = self._error, None
         if error is not None:
             raise error

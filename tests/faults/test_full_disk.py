@@ -10,8 +10,8 @@ import shutil
 import pytest
 import raw
 from confluent_kafka import KafkaError, Message, Producer
-from eventually import eventually
 from raw import ErrorCode
+from waits import WAIT_S_MAX, eventually
 
 DISK_BYTES = 6 << 20
 KEPT_FREE_BYTES = 1 << 20
@@ -149,7 +149,7 @@ def test_idempotent_producer_gets_its_records_through_once_there_is_room(filled,
         producer.produce("patient", value, partition=0, on_delivery=told)
     eventually(lambda: producer.poll(0.05) == 0 and refused_count(broker) > 0, "the producer is refused")
     os.unlink(os.path.join(filled, "ballast"))
-    assert producer.flush(20) == 0
+    assert producer.flush(WAIT_S_MAX) == 0
     assert delivered == list(enumerate(wanted))
     assert raw.list_offset(writing.client, topic) == len(wanted)
 

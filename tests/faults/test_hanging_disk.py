@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import raw
-from eventually import WAIT_S_MAX
 from raw import ErrorCode
+from waits import WAIT_S_MAX
 
 
 def test_flush_that_hangs_holds_up_only_those_who_asked_for_it(start_node):

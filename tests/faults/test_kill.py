@@ -9,11 +9,11 @@ import sys
 import time
 
 import raw
-from broker_process import steady_port
 from confluent_kafka.admin import AdminClient
 from ledger import Ledger, Place
 from load import ConfluentLoad, KafkaPythonLoad, Load, PlainConfluentLoad
 from topic_setup import create_topic
+from waits import WAIT_S_MAX
 
 # Recovery points move all the time, so that a start after a kill begins anywhere in a log.
 BUSY = {"log.flush.offset.checkpoint.interval.ms": "150", "log.flush.interval.ms": "100"}
@@ -25,8 +25,8 @@ TOPICS = {
 PARTITIONS = 3
 
 
-def test_acknowledged_records_survive_kill_9_under_load(start_broker, tmp_path, rng, rounds):
-    port, data = steady_port(), str(tmp_path / "data")
+def test_acknowledged_records_survive_kill_9_under_load(start_broker, steady_port, tmp_path, rng, rounds):
+    port, data = steady_port, str(tmp_path / "data")
     broker = start_broker(BUSY, data=data, port=port)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for topic, config in TOPICS.items():
@@ -93,8 +93,10 @@ def test_topics_that_were_made_or_deleted_stay_so_after_kill_9(start_broker, tmp
             assert unfinished is None or len(unfinished.partitions) == 200
 
 
-def test_sigterm_under_load_stops_cleanly_and_the_next_start_reads_nothing(start_broker, start_node, tmp_path, rng):
-    port, data = steady_port(), str(tmp_path / "data")
+def test_sigterm_under_load_stops_cleanly_and_the_next_start_reads_nothing(
+    start_broker, start_node, steady_port, tmp_path, rng
+):
+    port, data = steady_port, str(tmp_path / "data")
     broker = start_broker(data=data, port=port)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     create_topic(admin, "rolling", partitions=PARTITIONS, config=TOPICS["rolling"])
@@ -128,4 +130,4 @@ def kill_while_it_starts(data: str, port: int, rng: random.Random) -> None:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(rng.random() * 0.5)
     process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    process.wait(WAIT_S_MAX)

@@ -1,22 +1,19 @@
-"""Ten thousand partitions on one broker: bounded memory and descriptors, and a short start."""
+"""Ten thousand partitions on one broker: bounded memory and descriptors. How quickly it starts is for bench/."""
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import raw
 from broker_process import BrokerProcess
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from waits import WAIT_MS_MAX, WAIT_S_MAX
 
 TOPICS, PARTITIONS = 10, 1000
 RSS_BYTES_MAX = 400 << 20
 OPEN_FILES_MAX = 300
 DESCRIPTORS_MAX = OPEN_FILES_MAX + 100
-START_S_MAX = 10.0  # generous, for a machine that does other things as well; the aim is 3 s
 SETTINGS = {"headrace.log.open.files.max": str(OPEN_FILES_MAX)}
 
 
@@ -24,22 +21,14 @@ class Figures:
     """What was measured, to be shown, and held against the bounds."""
 
     def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
         self.rss_bytes = self.descriptors = 0
-
-    @contextmanager
-    def timed(self, what: str) -> Iterator[None]:
-        began = time.monotonic()
-        yield
-        self.seconds[what] = time.monotonic() - began
 
     def look_at(self, broker: BrokerProcess) -> None:
         self.rss_bytes = max(self.rss_bytes, broker.peak_rss_bytes())
         self.descriptors = max(self.descriptors, broker.descriptor_count())
 
     def __str__(self) -> str:
-        times = ", ".join(f"{what} {seconds:.2f} s" for what, seconds in self.seconds.items())
-        return f"{times}; at most {self.rss_bytes / (1 << 20):.0f} MB and {self.descriptors} descriptors"
+        return f"at most {self.rss_bytes / (1 << 20):.0f} MB and {self.descriptors} descriptors"
 
 
 def test_ten_thousand_partitions_stay_within_their_bounds_over_stops_and_kills(start_broker, tmp_path, rng, capsys):
@@ -47,38 +36,28 @@ def test_ten_thousand_partitions_stay_within_their_bounds_over_stops_and_kills(s
     spread = [(f"t{topic}", index) for topic in range(TOPICS) for index in range(PARTITIONS)]
     ends: Counter[tuple[str, int]] = Counter()
     broker = start_broker(SETTINGS, data=data)
-    with figures.timed("creating"):
-        create(broker)
-    for start in ("clean start", "start after kill -9"):
-        with figures.timed("metadata"):
-            check_metadata(broker)
+    create(broker)
+    for end in (BrokerProcess.stop, BrokerProcess.kill):
+        check_metadata(broker)
         chosen = rng.sample(spread, 1500)
         produce(broker, chosen)
         ends.update(chosen)
         figures.look_at(broker)
-        if start == "clean start":
-            with figures.timed("clean stop"):
-                broker.stop()
-        else:
-            broker.kill()
-        with figures.timed(start):
-            broker = start_broker(SETTINGS, data=data)
+        end(broker)
+        broker = start_broker(SETTINGS, data=data)
         check_ends(broker, ends)
         figures.look_at(broker)
     with capsys.disabled():
         print(f"\n  {len(spread)} partitions: {figures}")
-    for what in ("clean stop", "clean start", "start after kill -9"):
-        assert figures.seconds[what] < START_S_MAX, what
-    assert figures.seconds["metadata"] < 3
     assert figures.rss_bytes <= RSS_BYTES_MAX
     assert figures.descriptors <= DESCRIPTORS_MAX
 
 
 def create(broker: BrokerProcess) -> None:
-    with raw.Client(broker.bootstrap, timeout_s=60) as client:
+    with raw.Client(broker.bootstrap) as client:
         for topic in range(TOPICS):
             spec = {"name": f"t{topic}", "num_partitions": PARTITIONS, "replication_factor": 1}
-            (answer,) = client.call(raw.CREATE_TOPICS, 7, {"topics": [spec], "timeout": 60_000}).topics
+            (answer,) = client.call(raw.CREATE_TOPICS, 7, {"topics": [spec], "timeout": WAIT_MS_MAX}).topics
             assert answer.error_code == 0, answer
 
 
@@ -89,12 +68,12 @@ def produce(broker: BrokerProcess, places: list[tuple[str, int]]) -> None:
         producer.produce(
             topic, b"x" * 100, partition=index, on_delivery=lambda e, m: refused.append(str(e)) if e else None
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(WAIT_S_MAX) == 0
     assert not refused, refused[:5]
 
 
 def check_metadata(broker: BrokerProcess) -> None:
-    found = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=20).topics
+    found = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=WAIT_S_MAX).topics
     assert {name: len(topic.partitions) for name, topic in found.items()} == {
         f"t{topic}": PARTITIONS for topic in range(TOPICS)
     }
@@ -105,7 +84,7 @@ def check_ends(broker: BrokerProcess, ends: Counter[tuple[str, int]]) -> None:
         {"name": f"t{topic}", "partitions": [{"partition_index": i, "timestamp": -1} for i in range(PARTITIONS)]}
         for topic in range(TOPICS)
     ]
-    with raw.Client(broker.bootstrap, timeout_s=30) as client:
+    with raw.Client(broker.bootstrap) as client:
         for topic in client.call(raw.LIST_OFFSETS, 8, {"replica_id": -1, "topics": asked}).topics:
             for partition in topic.partitions:
                 place = topic.name, partition.partition_index

@@ -23,6 +23,7 @@ sys.path.insert(1, str(Path(__file__).parent.parent / "faults"))  # a broker in 
 
 from pipeline_runs import Bench
 from s3_server import BUCKET, KEYS, s3_server
+from waits import NEVER_MS, WAIT_S_MAX
 
 import headrace
 from headrace.streaming.s3 import s3_settings
@@ -42,6 +43,16 @@ QUICK_SPARK = {
     "spark.databricks.delta.stats.collect": "false",
     "spark.sql.streaming.pollingDelay": "5ms",
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient() -> Iterator[None]:
+    """Beside a Spark that starts, a broker on a busy machine may need longer than an operator would wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.streaming.kafka.ASK_S_MAX", WAIT_S_MAX)
+        patch.setattr("headrace.streaming.kafka.SAMPLE_S_MAX", WAIT_S_MAX)
+        patch.setattr("headrace.streaming.lease.HELD_S", NEVER_MS / 1000)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
+
+from waits import WAIT_S_MAX
 
 from headrace.streaming.launching import Launch, exclusive, launch_live, launch_next
 from headrace.streaming.operation import LiveWatch
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     import headrace
 
-WAIT_S_MAX = 90.0
 HEAD = "import headrace as hr\nfrom pyspark.sql import functions as F\n"
 
 
@@ -49,13 +49,13 @@ class Bench:
         for value in values:
             body = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
             producer.produce(topic, body, key(value))
-        assert producer.flush(30) == 0
+        assert producer.flush(WAIT_S_MAX) == 0
 
     def one_partition(self, topic: str) -> None:
         from confluent_kafka.admin import AdminClient, NewTopic
 
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers, "log_level": 0})
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(WAIT_S_MAX)
 
     def settings(self, **more: Any) -> RunSettings:
         given: dict[str, Any] = {"once": True, "progress_s": 0.05, "backoff_s_min": 0.2, "restarts_max": 3, **more}
@@ -140,11 +140,11 @@ def read_topic(bootstrap: str, topic: str) -> list[Any]:
         }
     )
     try:
-        partitions = list(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        partitions = list(consumer.list_topics(topic, timeout=WAIT_S_MAX).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
         found, ended = [], 0
         while ended < len(partitions):
-            message = consumer.poll(30)
+            message = consumer.poll(WAIT_S_MAX)
             assert message is not None, f"{topic}: no answer"
             if message.error() is not None:
                 assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
@@ -154,13 +154,3 @@ def read_topic(bootstrap: str, topic: str) -> list[Any]:
         return sorted(found, key=lambda message: (message.partition(), message.offset()))
     finally:
         consumer.close()
-
-
-def eventually(done: Callable[[], Any], what: str, seconds: float = WAIT_S_MAX) -> Any:
-    deadline = time.monotonic() + seconds
-    while True:
-        result = done()
-        if result:
-            return result
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.05)

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from waits import WAIT_S_MAX
+
 from headrace.streaming.gateway import environment
 from headrace.streaming.java import find_java
-
-START_WAIT_S = 60.0
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def standalone_cluster(directory: Path) -> Iterator[str]:
             process.terminate()
         for process in processes:
             try:
-                process.wait(20)
+                process.wait(WAIT_S_MAX)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -55,7 +55,7 @@ def _start(role: str, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
 
 def _await(log: Path, pattern: str, processes: list[subprocess.Popen[bytes]]) -> str:
     """What the log says; a process tells of itself in no other way."""
-    end = time.monotonic() + START_WAIT_S
+    end = time.monotonic() + WAIT_S_MAX
     while time.monotonic() < end and all(process.poll() is None for process in processes):
         if match := re.search(pattern, log.read_text(errors="replace")):
             return match.group(1)

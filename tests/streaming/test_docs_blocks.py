@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from waits import WAIT_S_MAX
 
 from headrace.cli.main import headrace as command
 from headrace.streaming import session
@@ -47,7 +48,7 @@ def pipelines(directory: Path, broker: headrace.Broker) -> None:
     for number in range(-2, 18):
         order = {"order_id": str(number), "customer": "ann", "amount": number, "at": "2026-01-31T10:00:00Z"}
         producer.produce("orders", json.dumps(order))
-    assert producer.flush(30) == 0
+    assert producer.flush(WAIT_S_MAX) == 0
 
 
 def tables(directory: Path, broker: headrace.Broker) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from waits import WAIT_S_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +70,7 @@ def test_a_mini_batch_takes_no_more_files_than_it_is_told(spark: SparkSession, t
         .trigger(availableNow=True)
         .start(sink)
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(WAIT_S_MAX)
     assert rows_by_batch(query) == [1, 1, 1]
     assert ids(spark, sink) == [0, 1, 2]
 
@@ -93,7 +94,7 @@ def test_a_change_of_the_source_stops_the_stream_unless_it_is_ignored(spark: Spa
             .trigger(availableNow=True)
             .start(sink)
         )
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(WAIT_S_MAX)
 
     run()
     spark.sql(f"DELETE FROM delta.`{source}` WHERE day = 1")

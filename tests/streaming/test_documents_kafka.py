@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
+from waits import WAIT_S_MAX
 
 import headrace
 
@@ -19,7 +20,7 @@ def produce(broker: headrace.Broker, topic: str, *orders: tuple[str, int]) -> No
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for customer, amount in orders:
         producer.produce(topic, key=customer, value=json.dumps({"customer": customer, "amount": amount}))
-    assert producer.flush(10) == 0
+    assert producer.flush(WAIT_S_MAX) == 0
 
 
 def from_topic(
@@ -47,7 +48,7 @@ def test_records_arrive_with_key_headers_partition_offset_and_time(
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(3):
         producer.produce("columns", f"v{number}", f"k{number}", headers={"trace": str(number)}, timestamp=1000 + number)
-    assert producer.flush(10) == 0
+    assert producer.flush(WAIT_S_MAX) == 0
     read = from_topic(spark.read, broker, "columns").option("includeHeaders", "true").load().orderBy("offset")
     rows = read.selectExpr("string(key)", "string(value)", "partition", "offset", "unix_millis(timestamp)", "headers")
     assert [tuple(row)[:5] for row in rows.collect()] == [(f"k{n}", f"v{n}", 0, n, 1000 + n) for n in range(3)]

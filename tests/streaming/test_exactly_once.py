@@ -19,9 +19,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from broker_process import BrokerProcess, steady_port
+from broker_process import BrokerProcess
 from conftest import QUICK_JAVA, QUICK_SPARK
-from pipeline_runs import WAIT_S_MAX, Bench, eventually, read_topic
+from pipeline_runs import Bench, read_topic
+from ports import reserved_port
+from waits import WAIT_S_MAX, eventually
 
 from headrace.streaming.progress import read_progress
 from headrace.tables.provenance import TopicSource, decode
@@ -113,11 +115,12 @@ class World:
 
 @contextmanager
 def world_of(spark: SparkSession, directory: Path, batch: int) -> Iterator[World]:
-    world = World(spark, start_broker(directory, steady_port()), directory, batch)
-    try:
-        yield world
-    finally:
-        world.broker.stop()
+    with reserved_port() as port:
+        world = World(spark, start_broker(directory, port), directory, batch)
+        try:
+            yield world
+        finally:
+            world.broker.stop()
 
 
 def start_broker(directory: Path, port: int) -> BrokerProcess:
@@ -182,7 +185,7 @@ def test_a_broker_that_is_killed_while_the_pipeline_streams_loses_and_doubles_no
             eventually(
                 lambda: all(_end(node.offsets) == world.ids for node in nodes.values()),
                 f"all nodes at {world.ids}, seed {seed}: {nodes}",
-                seconds=2 * WAIT_S_MAX,
+                3 * WAIT_S_MAX,
             )
         world.bench.once(file)
         surplus = world.surplus("streamed", tables)
@@ -211,11 +214,11 @@ def test_driver_and_broker_killed_together_at_a_random_moment_lose_and_double_no
             progress = read_progress(status)
             return progress is not None and any(node.batches for node in progress.nodes.values())
 
-        eventually(begun, "a first batch", seconds=2 * WAIT_S_MAX)
+        eventually(begun, "a first batch", 2 * WAIT_S_MAX)
         time.sleep(chance.uniform(0, 2))
         os.kill(driver.pid, signal.SIGKILL)
         world.broker.kill()
-        driver.wait(30)
+        driver.wait(WAIT_S_MAX)
         world.broker_again()
         world.send(50)
         world.bench.once(file)

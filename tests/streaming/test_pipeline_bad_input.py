@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pipeline_runs import Bench, eventually
+from pipeline_runs import Bench
+from waits import WAIT_S_MAX, eventually
 
 import headrace
 from headrace.core.errors import OperatorError
@@ -176,7 +177,7 @@ def test_offsets_that_were_deleted_are_said_and_never_skipped(bench: Bench) -> N
     partition = bench.records("aging")[0].partition()
     admin = AdminClient({"bootstrap.servers": bench.broker.bootstrap_servers, "log_level": 0})
     for future in admin.delete_records([TopicPartition("aging", partition, 6)]).values():
-        future.result(10)
+        future.result(WAIT_S_MAX)
     node = bench.try_once(path).nodes["stored"]
     assert node.status == "failed"
     assert "nothing is skipped silently" in node.message
@@ -201,7 +202,7 @@ def test_a_topic_that_vanishes_is_said(bench: Bench) -> None:
             node = runner.progress.nodes["stored"]
             eventually(lambda: node.batches, "a first batch")
             admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
-            admin.delete_topics(["fleeting"])["fleeting"].result(10)
+            admin.delete_topics(["fleeting"])["fleeting"].result(WAIT_S_MAX)
             eventually(lambda: node.status == "failed", f"the node stops: {node}")
         assert "fleeting" in node.message
         assert [row.id for row in bench.rows("stored")] == [1]

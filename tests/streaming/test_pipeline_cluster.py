@@ -16,6 +16,7 @@ from conftest import QUICK_JAVA, QUICK_SPARK
 from deltalake import DeltaTable
 from pipeline_runs import read_topic
 from standalone import standalone_cluster
+from waits import WAIT_S_MAX
 
 import headrace
 
@@ -47,7 +48,7 @@ def test_a_pipeline_runs_on_a_cluster_by_a_change_of_address(broker: headrace.Br
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(COUNT):
         producer.produce("clustered", f'{{"number": {number}}}')
-    assert producer.flush(10) == 0
+    assert producer.flush(WAIT_S_MAX) == 0
     file = tmp_path / "clustered.py"
     file.write_text(CODE)
     (tmp_path / "places.py").write_text(MODULE)
@@ -71,7 +72,7 @@ def test_a_pipeline_runs_on_a_cluster_by_a_change_of_address(broker: headrace.Br
         ]
         command += ["--bootstrap", broker.bootstrap_servers, "--tables", str(tmp_path / "tables"), *conf]
         # The JVM has inherited the pipe: that this returns means that it is gone as well.
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=3 * WAIT_S_MAX)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = DeltaTable(str(tmp_path / "tables" / "numbers")).to_pyarrow_table().to_pylist()
     assert sorted(row["number"] for row in rows) == list(range(COUNT))

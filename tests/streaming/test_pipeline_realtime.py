@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from pipeline_runs import Bench, eventually
+from pipeline_runs import Bench
+from waits import eventually
 
 CODE = """
 quick = hr.topic("quick", schema="id int, k string")

@@ -6,7 +6,8 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from pipeline_runs import Bench, eventually
+from pipeline_runs import Bench
+from waits import eventually
 
 from headrace.core.errors import OperatorError
 from headrace.streaming.launching import is_running

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from pipeline_runs import Bench, eventually
+from pipeline_runs import Bench
+from waits import eventually
 
 from headrace.core.errors import OperatorError
 from headrace.streaming.launching import is_running, launch_live

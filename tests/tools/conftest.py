@@ -12,17 +12,23 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(1, str(Path(__file__).parent.parent / "wire"))  # java, eventually, headrace_process, topic_setup
+sys.path.insert(1, str(Path(__file__).parent.parent / "wire"))  # java, headrace_process, topic_setup
 
 from confluent_kafka.admin import AdminClient
 from headrace_cli import Cli
 from headrace_process import HeadraceProcess
 from java import JavaTools, missing_program
+from ports import reserved_port
 from topic_setup import create_topic, fresh_name
+from waits import SESSION_MS, WAIT_MS_MAX, WAIT_S_MAX
 
 MakeTopic = Callable[..., str]
 StartHeadrace = Callable[..., HeadraceProcess]
-SETTINGS = {"num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
+SETTINGS = {
+    "num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),  # no member loses its place because the machine is slow
+}
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +80,13 @@ def java() -> Iterator[JavaTools]:
 
 
 @pytest.fixture
+def unused_port() -> Iterator[int]:
+    """A port on which nothing listens, unless the test starts a broker there."""
+    with reserved_port() as port:
+        yield port
+
+
+@pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
     """A name that no topic has yet."""
     return fresh_name(request.node.name)
@@ -95,5 +108,10 @@ def make_topic(request: pytest.FixtureRequest, admin: AdminClient) -> MakeTopic:
 
 
 @pytest.fixture
-def cli(bootstrap: str) -> Cli:
+def cli(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """It waits as long as a test does: how soon it gives up on a broker is no matter of these tests."""
+    monkeypatch.setattr("headrace.cli.reaching.REQUEST_MS_MAX", WAIT_MS_MAX)
+    monkeypatch.setattr("headrace.cli.kafka.consuming.CLOSE_S_MAX", WAIT_S_MAX)
+    for module in ("bench_consume.QUIET_S_MAX", "bench_latency.LOST_S_MAX"):
+        monkeypatch.setattr(f"headrace.cli.{module}", WAIT_S_MAX)
     return Cli(bootstrap)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from waits import WAIT_S_MAX
 
 
 def send(bootstrap: str, topic: str, values: Iterable[str], **fields: object) -> None:
@@ -12,7 +13,7 @@ def send(bootstrap: str, topic: str, values: Iterable[str], **fields: object) ->
     failures = []
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: failures.append(error) if error else None, **fields)
-    assert producer.flush(20) == 0
+    assert producer.flush(WAIT_S_MAX) == 0
     assert failures == []
 
 
@@ -23,10 +24,21 @@ def read(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[tup
     )
     try:
         consumer.assign([TopicPartition(topic, partition, 0)])
-        found = consumer.consume(count, timeout=20)
+        found = consumer.consume(count, timeout=WAIT_S_MAX)
         assert len(found) == count, f"{len(found)} of {count} records came"
         assert all(each.error() is None for each in found), [each.error() for each in found]
         return [(each.key(), each.value()) for each in found]
+    finally:
+        consumer.close()
+
+
+def end_of(bootstrap: str, topic: str, partition: int = 0) -> int:
+    """Where the partition ends; 0 if there is no such topic."""
+    consumer = Consumer({"log_level": 0, "bootstrap.servers": bootstrap, "group.id": "unused"})
+    try:
+        return consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=WAIT_S_MAX)[1]
+    except KafkaException:
+        return 0
     finally:
         consumer.close()
 

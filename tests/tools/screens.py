@@ -22,9 +22,9 @@ from typing import Protocol
 
 import pyte
 from tool_process import BIN
+from waits import WAIT_S_MAX
 
 WIDTH, HEIGHT = 110, 32
-WAIT_S_MAX = 30.0
 _TMUX_KEYS = {"enter": "Enter", "escape": "Escape", "tab": "Tab", "ctrl-c": "C-c", "down": "Down"}
 _KEYS = {"enter": "\r", "escape": "\x1b", "tab": "\t", "ctrl-c": "\x03", "down": "\x1b[B"}
 
@@ -55,7 +55,7 @@ class TmuxScreen:
         # COLUMNS and LINES may be those of whoever runs the tests; the pane's own size is what counts.
         command = shlex.join(["env", "-u", "COLUMNS", "-u", "LINES", str(BIN / "headrace"), *map(str, args)])
         # The pane stays when the program ends, so that what it left behind can be seen.
-        shell = f"{command}; echo ended with $?; exec sleep 120"
+        shell = f"{command}; echo ended with $?; exec sleep 600"
         self._tmux("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height), shell)
 
     def text(self) -> str:
@@ -79,7 +79,7 @@ class TmuxScreen:
 
     def _tmux(self, *args: str) -> str:
         command = ["tmux", "-L", self._socket, *args]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from java import JavaTools
+from ports import reserved_ports
+from waits import WAIT_S_MAX
 
-START_S_MAX = 60.0
 USER, PASSWORD, SCRAM_PASSWORD = "alice", 'se=cret"; 1', "scram-secret"
 STORE_PASSWORD = "store-secret"
 LISTENERS = ("SASL_PLAINTEXT", "SSL", "SASL_SSL", "CONTROLLER")
@@ -74,7 +76,9 @@ class SecuredKafka:
     def __init__(self, java: JavaTools, directory: Path) -> None:
         self.directory = directory
         self.certificates = make_certificates(directory / "certificates")
-        self._ports = _free_ports(LISTENERS)
+        self._stack = ExitStack()
+        ports = self._stack.enter_context(reserved_ports(len(LISTENERS)))
+        self._ports = dict(zip(LISTENERS, ports, strict=True))
         self._settings = directory / "server.properties"
         self._settings.write_text(self._server_properties())
         user = f"SCRAM-SHA-256=[name={USER},password={SCRAM_PASSWORD}]"
@@ -101,7 +105,7 @@ class SecuredKafka:
         return f"127.0.0.1:{self._ports[listener]}"
 
     def __enter__(self) -> SecuredKafka:
-        deadline = time.monotonic() + START_S_MAX
+        deadline = time.monotonic() + WAIT_S_MAX
         for listener in LISTENERS:
             while True:
                 try:
@@ -110,7 +114,7 @@ class SecuredKafka:
                 except OSError:
                     said = (self.directory / "server.log").read_text()[-2000:]
                     assert self._process.poll() is None, f"Apache Kafka ended:\n{said}"
-                    assert time.monotonic() < deadline, f"no {listener} within {START_S_MAX:g} s:\n{said}"
+                    assert time.monotonic() < deadline, f"no {listener} within {WAIT_S_MAX:g} s:\n{said}"
                     time.sleep(0.05)
         return self
 
@@ -118,6 +122,7 @@ class SecuredKafka:
         self._process.kill()
         self._process.wait()
         self._log.close()
+        self._stack.close()
 
     def _server_properties(self) -> str:
         listeners = ",".join(f"{name}://{self.address(name)}" for name in LISTENERS)
@@ -152,13 +157,5 @@ class SecuredKafka:
         return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
-def _free_ports(names: tuple[str, ...]) -> dict[str, int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in names]
-    ports = {name: server.getsockname()[1] for name, server in zip(names, held, strict=True)}
-    for server in held:
-        server.close()
-    return ports
-
-
 def _run(directory: Path, *command: str) -> None:
-    subprocess.run(command, cwd=directory, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, cwd=directory, check=True, capture_output=True, timeout=WAIT_S_MAX)

@@ -15,12 +15,12 @@ import pytest
 import raw
 import raw_groups
 from confluent_kafka import Consumer, Producer
-from eventually import eventually
 from java import JavaTools
 from memberships import crew_of
 from records import commit, send
 from tool_process import Ran, ok, run
 from topic_setup import fresh_name
+from waits import NEVER_MS, WAIT_MS_MAX, WAIT_S_MAX, eventually
 
 pytestmark = pytest.mark.xdist_group("java")
 
@@ -208,7 +208,7 @@ def test_the_console_consumers_print_alike(
     send(bootstrap, topic, ["keyed"], key="k", headers=[("h1", b"v1"), ("h2", b"v2")])
     producer = Producer({"log_level": 0, "bootstrap.servers": bootstrap})
     producer.produce(topic, None, "only-a-key", headers=[("empty", b""), ("none", None)])
-    producer.flush(10)
+    producer.flush(WAIT_S_MAX)
     read = (
         *here,
         "--topic",
@@ -220,7 +220,7 @@ def test_the_console_consumers_print_alike(
         "--max-messages",
         5,
         "--timeout-ms",
-        15_000,
+        WAIT_MS_MAX,
     )
 
     def same(*properties: str) -> None:
@@ -249,7 +249,7 @@ def test_numbers_are_deserialized_alike(
     producer = Producer({"log_level": 0, "bootstrap.servers": bootstrap})
     for number in (0, 1, -1, 2**62):
         producer.produce(topic, number.to_bytes(8, "big", signed=True), (7).to_bytes(4, "big"))
-    producer.flush(10)
+    producer.flush(WAIT_S_MAX)
     read = (
         *here,
         "--topic",
@@ -261,7 +261,7 @@ def test_numbers_are_deserialized_alike(
         "--max-messages",
         4,
         "--timeout-ms",
-        15_000,
+        WAIT_MS_MAX,
     )
     kinds = (
         "--key-deserializer",
@@ -302,7 +302,7 @@ def test_the_console_producers_read_lines_alike(
         from confluent_kafka import TopicPartition
 
         consumer.assign([TopicPartition(topic, 0, 0)])
-        found = [(each.key(), each.value(), each.headers()) for each in consumer.consume(count, 20)]
+        found = [(each.key(), each.value(), each.headers()) for each in consumer.consume(count, WAIT_S_MAX)]
     finally:
         consumer.close()
     assert len(found) == count
@@ -580,11 +580,14 @@ def test_api_versions_are_shown_alike(both: Both, here: tuple[str, str], is_head
 def test_transactions_are_shown_alike(both: Both, here: tuple[str, str], bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic()
     name = f"{topic}-id"
-    producer = Producer({"log_level": 0, "bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 0})
-    producer.init_transactions(20)
+    patient = {"transaction.timeout.ms": NEVER_MS, "message.timeout.ms": NEVER_MS}
+    producer = Producer(
+        {"log_level": 0, "bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 0} | patient
+    )
+    producer.init_transactions(WAIT_S_MAX)
     producer.begin_transaction()
     producer.produce(topic, "open")
-    producer.flush(20)
+    producer.flush(WAIT_S_MAX)
     both.same("kafka-transactions.sh", *here, "list", unordered=True)
     both.same("kafka-transactions.sh", *here, "list", "--transactional-id-pattern", f"{topic}.*")
     both.same("kafka-transactions.sh", *here, "describe-producers", "--topic", topic, "--partition", 0)

@@ -15,6 +15,7 @@ from java import JavaTools
 from memberships import crew_of
 from tool_process import ok, run
 from topic_setup import create_topic
+from waits import WAIT_S_MAX
 
 pytestmark = pytest.mark.xdist_group("java")
 
@@ -47,16 +48,16 @@ def logs(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
                     0,
                     headers=[("h", b"1")],
                 )
-                producer.flush(20)
+                producer.flush(WAIT_S_MAX)
         producer.produce("stamped", None, "tombstone")
-        producer.flush(20)
+        producer.flush(WAIT_S_MAX)
         writer = Producer({"log_level": 0, "bootstrap.servers": broker.bootstrap, "transactional.id": "an-id"})
-        writer.init_transactions(20)
+        writer.init_transactions(WAIT_S_MAX)
         for end in (writer.commit_transaction, writer.abort_transaction):
             writer.begin_transaction()
             writer.produce("events", "in a transaction", partition=1)
-            writer.flush(20)
-            end(20)
+            writer.flush(WAIT_S_MAX)
+            end(WAIT_S_MAX)
         for protocol in ("classic", "consumer"):
             with crew_of(broker.bootstrap, f"{protocol}-group", "events", group_protocol=protocol) as crew:
                 crew.join()

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waits import WAIT_S_MAX
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "messaging"
 PRINTED = {
@@ -41,7 +42,7 @@ def test_an_example_shows_its_pattern(name: str, request: pytest.FixtureRequest)
     """With --bootstrap it runs against that broker; otherwise it starts one of its own, as its reader's does."""
     given = request.config.getoption("--bootstrap")
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *([given] if given else [])]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     printed = done.stdout.splitlines()
     assert printed[-len(PRINTED[name]) :] == PRINTED[name], done.stdout + done.stderr

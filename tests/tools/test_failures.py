@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 from headrace_process import HeadraceProcess
-from records import read, send
-from tool_process import BIN, Running, run
+from records import end_of, send
+from tool_process import BIN, Running, long_enough, run
+from waits import WAIT_MS_MAX, WAIT_S_MAX, eventually
 
 StartHeadrace = Callable[..., HeadraceProcess]
 
@@ -40,12 +41,6 @@ CONFIG_FLAG = {"kafka-get-offsets.sh": "--command-config"}
 
 
 @pytest.fixture
-def unused_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
-@pytest.fixture
 def offsets_file(tmp_path: Path) -> Path:
     file = tmp_path / "offsets.json"
     file.write_text('{"partitions": [{"topic": "t", "partition": 0, "offset": 1}]}')
@@ -60,23 +55,24 @@ def words(name: str, address: str, offsets: Path) -> list[str]:
 def test_no_tool_hangs_when_there_is_no_broker(unused_port: int, offsets_file: Path, tmp_path: Path) -> None:
     quick = tmp_path / "quick.properties"
     quick.write_text("default.api.timeout.ms=300\n")
-    started = {}
-    for name in COMMANDS:  # all at once: each waits a moment
-        command = [*words(name, f"127.0.0.1:{unused_port}", offsets_file), "--command-config", str(quick)]
-        started[name] = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-    for name, process in started.items():
-        out, err = process.communicate(timeout=30)
-        assert process.returncode == 1, name
-        assert err.splitlines() == [
-            f"No broker answers at 127.0.0.1:{unused_port} (connection refused), tried for 0.3 s; start one, for "
+    for name in COMMANDS:
+        address = f"127.0.0.1:{unused_port}"
+        command, *flags = words(name, address, offsets_file)
+        ran = run(command, *flags, "--command-config", quick)
+        assert ran.exit == 1, name
+        assert ran.err.splitlines() == [
+            f"No broker answers at {address} (connection refused), tried for 0.3 s; start one, for "
             "example with `headrace up`, or correct --bootstrap-server"
-        ], f"{name}: {out}"
+        ], f"{name}: {ran.out}"
 
 
-def test_a_broker_that_starts_a_moment_later_is_waited_for(start_headrace: StartHeadrace, unused_port: int) -> None:
-    with Running("kafka-topics.sh", "--bootstrap-server", f"127.0.0.1:{unused_port}", "--list") as waiting:
+def test_a_broker_that_starts_a_moment_later_is_waited_for(
+    start_headrace: StartHeadrace, unused_port: int, tmp_path: Path
+) -> None:
+    patient = tmp_path / "patient.properties"
+    patient.write_text(f"default.api.timeout.ms={WAIT_MS_MAX}\n")
+    flags = ("--bootstrap-server", f"127.0.0.1:{unused_port}", "--command-config", patient)
+    with Running("kafka-topics.sh", *flags, "--list") as waiting:
         start_headrace(port=unused_port)
         assert waiting.end(None) == 0
 
@@ -93,7 +89,7 @@ def answering(data: bytes) -> Iterator[str]:
                 except OSError:
                     return
                 with connection:
-                    connection.settimeout(5)
+                    connection.settimeout(WAIT_S_MAX)
                     connection.recv(4096)
                     connection.sendall(data)
 
@@ -101,7 +97,7 @@ def answering(data: bytes) -> Iterator[str]:
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}"
         server.shutdown(socket.SHUT_RDWR)
-    thread.join(5)
+    thread.join(WAIT_S_MAX)
 
 
 @pytest.mark.parametrize("data", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\x04\0\0\0\x01", b"\0\0\0\x05\0\0"])
@@ -157,10 +153,10 @@ def test_a_setting_that_nobody_knows_is_said_and_the_rest_goes_on(bootstrap: str
 def test_an_unknown_topic_is_named(start_headrace: StartHeadrace) -> None:
     broker = start_headrace({"auto.create.topics.enable": "false"})
     here = ("--bootstrap-server", broker.bootstrap, "--topic", "no-such-topic")
-    reader = run("kafka-console-consumer.sh", *here, "--timeout-ms", 20_000)
+    reader = run("kafka-console-consumer.sh", *here, "--timeout-ms", WAIT_MS_MAX)
     assert reader.exit == 1
     assert "The broker has no topic no-such-topic; create it with kafka-topics.sh --create" in reader.err
-    reader = run("kafka-console-consumer.sh", *here, "--partition", 3, "--timeout-ms", 20_000)
+    reader = run("kafka-console-consumer.sh", *here, "--partition", 3, "--timeout-ms", WAIT_MS_MAX)
     assert reader.exit == 1
     assert "The broker has no partition 3 of topic no-such-topic" in reader.err
     quick = ("--producer-property", "delivery.timeout.ms=1500")
@@ -173,14 +169,20 @@ def test_a_reader_goes_on_when_the_broker_comes_back(start_headrace: StartHeadra
     broker = start_headrace(port=unused_port)
     send(broker.bootstrap, "t", ["before"])
     read_all = ("--bootstrap-server", broker.bootstrap, "--topic", "t", "--from-beginning", "--group", "g")
-    with Running("kafka-console-consumer.sh", *read_all) as consumer:
+    patient = (
+        "--consumer-property",
+        "default.api.timeout.ms=600000",
+        "--consumer-property",
+        "session.timeout.ms=300000",
+    )
+    with Running("kafka-console-consumer.sh", *read_all, *patient) as consumer:
         consumer.read_until("before\n")
         broker.stop()
-        consumer.read_until("No broker answers any more; trying again for 60 s", on_err=True)
+        consumer.read_until("No broker answers any more; trying again for 600 s", on_err=True)
         again = HeadraceProcess(broker.data, {"group.initial.rebalance.delay.ms": "0"}, port=unused_port)
         try:
             send(again.bootstrap, "t", ["after"])
-            consumer.read_until("after\n", wait_s_max=40)
+            consumer.read_until("after\n")
             assert consumer.end() == 130
         finally:
             again.stop()
@@ -206,25 +208,34 @@ def test_a_reader_ends_when_the_broker_stays_away(
     with Running(name, "--bootstrap-server", broker.bootstrap, "--topic", "t", *given) as reader:
         reader.read_until("consumed" if "perf" in name else "before" if "console" in name else "records_consumed")
         broker.stop()
-        assert reader.end(None, wait_s_max=30) == 1
+        assert reader.end(None) == 1
     assert "No broker answered for 0.5 s" in reader.err
     assert "Traceback" not in reader.err
 
 
 def test_a_writer_says_what_was_not_acknowledged_when_the_broker_goes_away(start_headrace: StartHeadrace) -> None:
     broker = start_headrace()
-    quick = ("--producer-property", "delivery.timeout.ms=2000", "--sync")
-    with Running("kafka-console-producer.sh", "--broker-list", broker.bootstrap, "--topic", "t", *quick) as writer:
-        writer.type("kept\n")
-        assert read(broker.bootstrap, "t", 1) == [(None, b"kept")]
-        os.kill(broker.pid, signal.SIGSTOP)  # it is there, and silent
-        try:
-            writer.type("not kept\n")
-            writer.read_until("Error when sending message to topic t with key: null, value: 8 bytes", on_err=True)
-            writer.close_input()
-            assert writer.end(None) == 1
-        finally:
-            os.kill(broker.pid, signal.SIGCONT)
+
+    def said_with(delivery_ms: int) -> str | None:
+        """The first line is acknowledged within that time, the second is not."""
+        topic = f"t-{delivery_ms}"
+        here = ("--broker-list", broker.bootstrap, "--topic", topic)
+        quick = ("--producer-property", f"delivery.timeout.ms={delivery_ms}", "--sync")
+        with Running("kafka-console-producer.sh", *here, *quick) as writer:
+            writer.type("kept\n")
+            eventually(lambda: end_of(broker.bootstrap, topic) == 1 or writer.ended, "the first line is in the topic")
+            os.kill(broker.pid, signal.SIGSTOP)  # it is there, and silent
+            try:
+                writer.type("not kept\n")
+                writer.read_until(f"Error when sending message to topic {topic} with key: null, value: ", on_err=True)
+                writer.close_input()
+                assert writer.end(None) == 1
+            finally:
+                os.kill(broker.pid, signal.SIGCONT)
+        return None if "value: 4 bytes" in writer.err else writer.err
+
+    said = long_enough(said_with, 2000)
+    assert "value: 8 bytes" in said
 
 
 def test_a_load_ends_when_the_broker_goes_away(start_headrace: StartHeadrace) -> None:
@@ -235,13 +246,13 @@ def test_a_load_ends_when_the_broker_goes_away(start_headrace: StartHeadrace) ->
     with Running("kafka-producer-perf-test.sh", *address, *load, *props, "--reporting-interval", "100") as writer:
         writer.read_until("records/sec")
         broker.stop()
-        assert writer.end(None, wait_s_max=30) == 1
+        assert writer.end(None) == 1
     assert "No broker answered for 0.5 s" in writer.err
     assert "Traceback" not in writer.err
 
 
 def test_nobody_reading_the_output_is_no_failure_to_shout_about(bootstrap: str) -> None:
     command = f"{BIN}/kafka-get-offsets.sh --bootstrap-server {bootstrap} | head -c 1"
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False)
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
+from contextlib import suppress
 
 import pytest
 from headrace_cli import Cli
 from headrace_process import StartHeadrace
-from tool_process import Running, run
+from tool_process import Running, long_enough, run
+from waits import eventually
 
 EVERY = [
     ("topic", "list"),
@@ -39,12 +40,6 @@ EVERY = [
 ]
 
 
-@pytest.fixture
-def unused_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
 @pytest.mark.parametrize("command", EVERY, ids=lambda command: "-".join(command[:2]))
 def test_no_broker_is_one_line(command: tuple[str, ...], unused_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wait for a broker that is just starting is cut short here; the next test has it whole."""
@@ -56,11 +51,10 @@ def test_no_broker_is_one_line(command: tuple[str, ...], unused_port: int, monke
     )
 
 
-def test_no_broker_is_said_within_five_seconds(unused_port: int) -> None:
-    began = time.monotonic()
+def test_no_broker_is_said_after_a_short_wait(unused_port: int) -> None:
     ran = run("headrace", "topic", "list", "--bootstrap", f"127.0.0.1:{unused_port}")
-    assert time.monotonic() - began < 5
     assert ran.exit == 1
+    assert "(connection refused), tried for 2 s; " in ran.err
     assert ran.err.count("\n") == 1
     assert ran.err.rstrip().endswith("start one, for example with `headrace up`, or correct --bootstrap")
 
@@ -91,32 +85,38 @@ def test_a_traceback_is_shown_on_demand_only(unused_port: int) -> None:
 def test_a_broker_that_dies_while_it_is_produced_to_loses_nothing_in_silence(start_headrace: StartHeadrace) -> None:
     broker = start_headrace()
     cli = Cli(broker.bootstrap)
-    cli.ok("topic", "create", "t")
-    with Running("headrace", "produce", "t", "--timeout", "2", "-b", broker.bootstrap) as producing:
-        producing.type("first\n")
-        deadline = time.monotonic() + 20
-        while cli.ok("consume", "t") != "first\n":
-            assert time.monotonic() < deadline
-        os.kill(broker.pid, signal.SIGSTOP)
-        try:
-            producing.type("second\nthird\n")
-            producing.close_input()
-            assert producing.end(None) == 1
-        finally:
-            os.kill(broker.pid, signal.SIGCONT)
-    assert producing.err.count("\n") == 1
-    assert "1 records are acknowledged, and the first that is not is stdin:2: send again from there" in producing.err
+
+    def said_with(timeout_ms: int) -> str | None:
+        """The first record is acknowledged within that time, the others are not."""
+        topic = f"t-{timeout_ms}"
+        cli.ok("topic", "create", topic)
+        with Running("headrace", "produce", topic, "--timeout", timeout_ms / 1000, "-b", broker.bootstrap) as producing:
+            producing.type("first\n")
+            eventually(lambda: producing.ended or cli.ok("consume", topic) == "first\n", "the first one is there")
+            os.kill(broker.pid, signal.SIGSTOP)
+            try:
+                with suppress(BrokenPipeError):
+                    producing.type("second\nthird\n")
+                producing.close_input()
+                assert producing.end(None) == 1
+            finally:
+                os.kill(broker.pid, signal.SIGCONT)
+        assert producing.err.count("\n") == 1
+        return None if "0 records are acknowledged" in producing.err else producing.err
+
+    said = long_enough(said_with, 2000)
+    assert "1 records are acknowledged, and the first that is not is stdin:2: send again from there" in said
 
 
-def test_a_reader_waits_for_a_broker_that_comes_back(start_headrace: StartHeadrace) -> None:
-    broker = start_headrace()
+def test_a_reader_waits_for_a_broker_that_comes_back(start_headrace: StartHeadrace, unused_port: int) -> None:
+    broker = start_headrace(port=unused_port)
     cli = Cli(broker.bootstrap)
     cli.ok("topic", "create", "t")
     with Running("headrace", "consume", "t", "-f", "--from", "beginning", "-b", broker.bootstrap) as following:
         cli.ok("produce", "t", stdin="before\n")
         following.read_until("before\n")
         broker.stop()
-        again = start_headrace(port=int(broker.bootstrap.rpartition(":")[2]), data=broker.data)
+        again = start_headrace(port=unused_port, data=broker.data)
         Cli(again.bootstrap).ok("produce", "t", stdin="after\n")
         following.read_until("after\n")
         assert following.end() == 130
@@ -141,6 +141,6 @@ def test_a_member_of_a_group_can_leave_though_the_broker_hangs(start_headrace: S
         following.read_until("x\n")
         os.kill(broker.pid, signal.SIGSTOP)
         try:
-            assert following.end(wait_s_max=15) == 130
+            assert following.end() == 130
         finally:
             os.kill(broker.pid, signal.SIGCONT)

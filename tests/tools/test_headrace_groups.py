@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +10,7 @@ from confluent_kafka import Consumer
 from headrace_cli import Cli
 from records import commit, send
 from tool_process import Running
+from waits import eventually
 
 
 @contextmanager
@@ -19,10 +19,7 @@ def member(bootstrap: str, group: str, topic: str) -> Iterator[Consumer]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "client.id": "app-7"})
     joined: list[int] = []
     consumer.subscribe([topic], on_assign=lambda *_: joined.append(1))
-    deadline = time.monotonic() + 30
-    while not joined:
-        consumer.poll(0.05)
-        assert time.monotonic() < deadline, "it did not join"
+    eventually(lambda: (consumer.poll(0.05), joined)[1], "it has joined")
     try:
         yield consumer
     finally:
@@ -130,7 +127,7 @@ def test_the_benchmarks_report_rates_and_percentiles_and_leave_nothing_behind(cl
     assert (sent["records"], sent["bytes"]) == (2000, 100_000)
     assert 0 < sent["latency_ms"]["p50"] <= sent["latency_ms"]["p99"] <= sent["latency_ms"]["max"]
     paced = cli.json("bench", "produce", "-n", 100, "--rate", 500)
-    assert paced["records_per_second"] < 600
+    assert paced["records_per_second"] < 600, "a slow machine is below it, too"
     got = cli.json("bench", "consume", "-n", 2000)
     assert got["records"] == 2000
     assert got["first_record_ms"] > 0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 from confluent_kafka import Producer
 from headrace_cli import Cli
 from records import read, send
 from tool_process import Running, run
+from waits import WAIT_S_MAX, eventually
 
 
 def test_lines_are_sent_and_shown(cli: Cli, topic: str) -> None:
@@ -118,9 +118,7 @@ def test_too_few_records_is_exit_code_3(cli: Cli, topic: str) -> None:
     cli.ok("produce", topic, "--create", stdin="one\n")
     code, out, err = cli.run("consume", topic, "-n", 5)
     assert (code, out, err) == (3, "one\n", "headrace: only 1 of 5 records came\n")
-    began = time.monotonic()
     assert cli.run("consume", topic, "--follow", "-n", 1, "--timeout", 0.2)[0] == 3
-    assert time.monotonic() - began < 10
 
 
 def test_follow_shows_what_comes_and_ctrl_c_ends_it(cli: Cli, bootstrap: str, topic: str) -> None:
@@ -154,14 +152,14 @@ def test_a_group_commits_only_what_was_printed(cli: Cli, bootstrap: str, topic: 
 def test_only_what_was_committed_is_shown(cli: Cli, bootstrap: str, topic: str) -> None:
     cli.ok("topic", "create", topic)
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-tx"})
-    producer.init_transactions(20)
+    producer.init_transactions(WAIT_S_MAX)
     producer.begin_transaction()
     producer.produce(topic, "aborted")
-    producer.flush(20)
-    producer.abort_transaction(20)
+    producer.flush(WAIT_S_MAX)
+    producer.abort_transaction(WAIT_S_MAX)
     producer.begin_transaction()
     producer.produce(topic, "committed")
-    producer.commit_transaction(20)
+    producer.commit_transaction(WAIT_S_MAX)
     assert cli.ok("consume", topic) == "committed\n"
     assert cli.ok("consume", topic, "--uncommitted") == "aborted\ncommitted\n"
 
@@ -178,7 +176,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(bootstrap: str, topic: st
         shell=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S_MAX,
         check=False,
     )
     assert (done.stdout.split()[0], done.stderr) == ("0", "")
@@ -213,15 +211,15 @@ def test_two_readers_of_one_group_share_the_partitions(cli: Cli, bootstrap: str,
         Running("headrace", "consume", topic, "-g", group, "-f", "-b", bootstrap) as first,
         Running("headrace", "consume", topic, "-g", group, "-f", "-b", bootstrap) as second,
     ):
-        deadline = time.monotonic() + 30
-        while _members(cli, group) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        eventually(lambda: _members(cli, group) == 2, "both are members")
         for partition in range(4):
             send(bootstrap, topic, [f"value-{partition}"], partition=partition)
-        while (first.out + second.out).count("value-") < 4:
-            assert time.monotonic() < deadline, (first.out, second.out)
+
+        def all_came() -> bool:
             first.peek(0.05)
             second.peek(0.05)
+            return (first.out + second.out).count("value-") == 4
+
+        eventually(all_came, "each value is printed by one of them")
         assert first.end() == second.end() == 130
     assert sorted((first.out + second.out).split()) == [f"value-{number}" for number in range(4)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -12,6 +11,7 @@ from headrace_cli import Cli
 from records import commit, send
 from screens import PtyScreen, Screen, TmuxScreen, tmux_missing, until
 from tool_process import Terminal, ok
+from waits import WAIT_S_MAX, eventually
 
 Open = Callable[..., Screen]
 ESCAPE = re.compile(r"\x1b\[")
@@ -119,7 +119,7 @@ def test_a_question_is_asked_at_a_terminal_and_ctrl_c_is_no(cli: Cli, bootstrap:
             # Python may miss a Ctrl-C that comes while it is about to read; a person presses it again, too.
             terminal.type("\x03")
             with suppress(AssertionError):
-                terminal.read_until("headrace: stopped", wait_s_max=1)
+                terminal.read_until("headrace: stopped", wait_s_max=WAIT_S_MAX / 10)
                 break
         assert terminal.end() == 130
     assert topic in cli.ok("topic", "list", "--names").split()
@@ -135,9 +135,7 @@ def test_lines_are_typed_and_sent_at_once(cli: Cli, bootstrap: str, topic: str) 
     with Terminal("headrace", "produce", topic, "-b", bootstrap) as terminal:
         terminal.read_until("type one record a line; Ctrl-D ends")
         terminal.type("typed\n")
-        deadline = time.monotonic() + 20
-        while cli.ok("consume", topic) != "typed\n":
-            assert time.monotonic() < deadline
+        eventually(lambda: cli.ok("consume", topic) == "typed\n", "what was typed is in the topic")
         terminal.type("\x04")
         assert terminal.end() == 0
     assert "1 record, 5 B" in terminal.screen
@@ -151,7 +149,7 @@ def test_a_bar_shows_how_far_a_file_has_been_sent(cli: Cli, bootstrap: str, topi
     with Terminal("headrace", "produce", topic, file, "-b", bootstrap) as terminal:
         assert terminal.end() == 0
     drawn = re.findall(r"\[(#*)(-*)\] +(\d+)%  [\d,]+ records  [\d.]+ \w?B/s", terminal.screen)
-    assert len(drawn) >= 2, terminal.screen[-500:]
+    assert drawn, terminal.screen[-500:]
     shares = [int(share) for _, _, share in drawn]
     assert shares == sorted(shares), "what has been acknowledged never becomes less"
     assert terminal.screen.rstrip().splitlines()[-1].endswith(" s")

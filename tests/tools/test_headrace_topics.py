@@ -6,6 +6,7 @@ from headrace_cli import Cli
 from records import read, send
 from tool_process import ok, run
 from topic_setup import fresh_name
+from waits import WAIT_S_MAX
 
 
 def test_a_topic_is_made_described_changed_and_deleted(cli: Cli, topic: str) -> None:
@@ -172,7 +173,9 @@ def test_shells_complete_commands_topics_and_groups(cli: Cli, bootstrap: str, to
             "COMP_CWORD": str(len(words) - 1),
             "HEADRACE_BOOTSTRAP": bootstrap,
         }
-        done = subprocess.run([BIN / "headrace"], env=env, capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run(
+            [BIN / "headrace"], env=env, capture_output=True, text=True, check=False, timeout=WAIT_S_MAX
+        )
         assert done.stderr == ""
         return [line.partition(",")[2] for line in done.stdout.split()]
 

@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from waits import WAIT_S_MAX
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
 SCRIPTS = {name: target for name, target in PROJECT["project"]["scripts"].items() if name.startswith("kafka-")}
@@ -46,7 +47,7 @@ def test_reading_a_command_line_loads_nothing_heavy(name: str) -> None:
     module = SCRIPTS[name].partition(":")[0]
     # Never without arguments: that would stop every broker of this user.
     script = f"import sys, {module} as tool\ntry:\n tool.run(['--help'])\nexcept SystemExit: pass\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=WAIT_S_MAX, check=True)
     loaded = {module.partition(".")[0] for module in done.stdout.splitlines()[-1].split()}
     assert loaded.isdisjoint(HEAVY)
 
@@ -57,6 +58,8 @@ def test_what_administers_does_without_librdkafka(name: str, bootstrap: str) -> 
         f"import sys\nfrom headrace.cli.kafka.cluster import Cluster\nimport headrace.cli.kafka.{name}\n"
         f"with Cluster({bootstrap!r}) as cluster: cluster.nodes()\nprint(*sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=WAIT_S_MAX, check=True
+    )
     loaded = {module.partition(".")[0] for module in done.stdout.split()}
     assert loaded.isdisjoint({"confluent_kafka", "asyncio", "click", "hypothesis", "ssl"})

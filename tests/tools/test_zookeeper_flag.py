@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tool_process import ok, run
+from waits import WAIT_S_MAX
 
 ASKED = (
     "0000002d000000000000000000000000000027100000000000000000000000100000000000000000000000000000000000",
@@ -40,7 +41,7 @@ def zookeeper(answers: list[bytes]) -> Iterator[tuple[str, list[bytes]]]:
         def serve() -> None:
             connection, _ = server.accept()
             with connection:
-                connection.settimeout(10)
+                connection.settimeout(WAIT_S_MAX)
                 for answer in answers:
                     asked.append(connection.recv(4096))
                     connection.sendall(answer)
@@ -49,7 +50,7 @@ def zookeeper(answers: list[bytes]) -> Iterator[tuple[str, list[bytes]]]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}", asked
-        thread.join(10)
+        thread.join(WAIT_S_MAX)
 
 
 def test_the_brokers_that_a_zookeeper_knows_are_asked(bootstrap: str) -> None:

@@ -11,11 +11,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+from waits import WAIT_MS_MAX, WAIT_S_MAX
 
 BIN = Path(sys.executable).parent
-RUN_S_MAX = 60.0
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +36,7 @@ class Ran:
 def run(name: str, *args: object, stdin: str | bytes = "", cwd: str | Path | None = None) -> Ran:
     data = stdin.encode() if isinstance(stdin, str) else stdin
     done = subprocess.run(
-        [str(BIN / name), *map(str, args)], input=data, capture_output=True, timeout=RUN_S_MAX, check=False, cwd=cwd
+        [str(BIN / name), *map(str, args)], input=data, capture_output=True, timeout=WAIT_S_MAX, check=False, cwd=cwd
     )
     return Ran(exit=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
 
@@ -41,6 +45,18 @@ def ok(name: str, *args: object, stdin: str | bytes = "", cwd: str | Path | None
     ran = run(name, *args, stdin=stdin, cwd=cwd)
     assert ran.exit == 0, f"{name} ended with {ran.exit}\n{ran.out}\n{ran.err}"
     return ran
+
+
+def long_enough(attempt: Callable[[int], Result | None], first_ms: int) -> Result:
+    """For what must run into a time limit of its own, but not before it has done something else.
+
+    The attempt gets a limit in milliseconds, and gives None if it passed too early: then it gets a longer one.
+    """
+    limit_ms = first_ms
+    while (result := attempt(limit_ms)) is None:
+        assert limit_ms < WAIT_MS_MAX, f"{limit_ms} ms were not enough"
+        limit_ms *= 4
+    return result
 
 
 def printed(command: str, bootstrap: str, **replaced: str) -> list[str]:
@@ -74,6 +90,10 @@ class Running:
             self._process.kill()
         self._process.communicate()
 
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
     def type(self, text: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(text.encode())
@@ -83,13 +103,18 @@ class Running:
         self._process.stdin.close()
         self._process.stdin = None
 
-    def read_until(self, wanted: str, *, on_err: bool = False, wait_s_max: float = 20) -> None:
-        """Reads both outputs until the wanted text was seen on one of them."""
+    def read_until(self, wanted: str, *, after: str = "", on_err: bool = False, wait_s_max: float = WAIT_S_MAX) -> None:
+        """Reads both outputs until the wanted text was seen on one of them, after another that is there already."""
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         streams = {self._process.stdout: "out", self._process.stderr: "err"}
         deadline = time.monotonic() + wait_s_max
-        while wanted not in (self.err if on_err else self.out):
+
+        def came() -> bool:
+            text = self.err if on_err else self.out
+            return wanted in (text.partition(after)[2] if after else text)
+
+        while not came():
             left = deadline - time.monotonic()
             ready, _, _ = select.select([*streams], [], [], max(0, left))
             assert ready, f"no {wanted!r} within {wait_s_max:g} s; out {self.out!r}, err {self.err!r}"
@@ -104,7 +129,7 @@ class Running:
         if select.select([self._process.stdout], [], [], wait_s_max)[0]:
             self.out += os.read(self._process.stdout.fileno(), 65536).decode()
 
-    def end(self, number: int | None = signal.SIGINT, wait_s_max: float = 20) -> int:
+    def end(self, number: int | None = signal.SIGINT, wait_s_max: float = WAIT_S_MAX) -> int:
         """Sends the signal, waits, and returns the exit code."""
         if number is not None:
             self._process.send_signal(number)
@@ -135,7 +160,7 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._fd, text.encode())
 
-    def read_until(self, wanted: str, wait_s_max: float = 20) -> None:
+    def read_until(self, wanted: str, wait_s_max: float = WAIT_S_MAX) -> None:
         deadline = time.monotonic() + wait_s_max
         while wanted not in self.screen:
             ready, _, _ = select.select([self._fd], [], [], max(0, deadline - time.monotonic()))
@@ -145,7 +170,7 @@ class Terminal:
     def kill(self, number: int) -> None:
         os.kill(self._pid, number)
 
-    def end(self, wait_s_max: float = 30) -> int:
+    def end(self, wait_s_max: float = WAIT_S_MAX) -> int:
         """Waits for the end, and returns the exit code."""
         deadline = time.monotonic() + wait_s_max
         while True:

@@ -11,16 +11,18 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from eventually import WAIT_S_MAX
 from headrace_process import HeadraceProcess
+from ports import reserved_port
+from waits import WAIT_S_MAX
 
 PARTITIONS = 4
 RECORDS_A_ROUND = 400  # more than two transformers get done in a round
-RESTARTS_MAX = 20  # that nobody asked for, in a row
-FINISH_S_MAX = 60.0
+RESTARTS_MAX = 100  # that nobody asked for, in a row: a transformer that a slow machine holds up may end, too
+FINISH_S_MAX = 3 * WAIT_S_MAX
 
 
 class KillableBroker:
@@ -28,20 +30,23 @@ class KillableBroker:
 
     def __init__(self, data: str, settings: dict[str, str]) -> None:
         self._data, self._settings = data, settings
-        self._process = HeadraceProcess(data, settings)
+        self._stack = ExitStack()
+        self._port = self._stack.enter_context(reserved_port())
+        self._process = HeadraceProcess(data, settings, port=self._port)
         self.bootstrap = self._process.bootstrap
         self.kills = 0
 
     def kill(self) -> None:
         self._process.kill()
         self.kills += 1
-        self._process = HeadraceProcess(self._data, self._settings, port=int(self.bootstrap.rpartition(":")[2]))
+        self._process = HeadraceProcess(self._data, self._settings, port=self._port)
 
     def check(self) -> None:
         self._process.check()
 
     def stop(self) -> None:
-        self._process.stop()
+        with self._stack:
+            self._process.stop()
 
 
 class Slot:

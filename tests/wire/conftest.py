@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -19,15 +18,21 @@ import pytest
 import raw_groups
 import recording
 from confluent_kafka.admin import AdminClient, ConfigResource
-from eventually import WAIT_S_MAX
 from headrace_process import HeadraceProcess, StartHeadrace
 from java import JavaTools, missing_program
+from ports import reserved_port
 from raw import Client
 from recording_broker import RECORD_VARIABLE, served_by_name
 from topic_setup import create_topic, fresh_name
+from waits import NEVER_MS, SESSION_MS, WAIT_MS_MAX, WAIT_S_MAX
 
 RECORDING_BROKER = Path(__file__).parent / "recording_broker.py"
 MakeTopic = Callable[..., str]
+SETTINGS = {
+    "num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),  # no member loses its place because the machine is slow
+}
 _RECORD = pytest.StashKey[tuple[Path, Path]]()
 _BROKER = pytest.StashKey[HeadraceProcess]()
 
@@ -71,9 +76,23 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         yield given
         return
     data = tmp_path_factory.mktemp("headrace") / "data"
-    with HeadraceProcess(str(data), {"num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}) as broker:
+    with HeadraceProcess(str(data), SETTINGS) as broker:
         request.config.stash[_BROKER] = broker
         yield broker.bootstrap
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_kafka_python() -> Iterator[None]:
+    """kafka-python gives up after 30 s, which a busy machine may need."""
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer  # here: its warnings are filtered by now
+
+    with pytest.MonkeyPatch.context() as patch:
+        for client in (KafkaProducer, KafkaConsumer, KafkaAdminClient):
+            for name in ("bootstrap_timeout_ms", "request_timeout_ms"):
+                patch.setitem(client.DEFAULT_CONFIG, name, WAIT_MS_MAX)
+        patch.setitem(KafkaProducer.DEFAULT_CONFIG, "delivery_timeout_ms", 2 * WAIT_MS_MAX)
+        patch.setitem(KafkaProducer.DEFAULT_CONFIG, "transaction_timeout_ms", NEVER_MS)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -131,10 +150,10 @@ def java() -> Iterator[JavaTools]:
 
 
 @pytest.fixture
-def unused_port() -> int:
+def unused_port() -> Iterator[int]:
     """A port on which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+    with reserved_port() as port:
+        yield port
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-START_S_MAX = 20.0
-STOP_S_MAX = 20.0
+from waits import WAIT_S_MAX
+
 HEADRACE = ["-m", "headrace.cli.main"]  # --record-requests puts another one in its place
 _ADDRESS = re.compile(r"(127\.0\.0\.1):(\d+)")
 
@@ -44,7 +44,7 @@ class HeadraceProcess:
             self.bootstrap = self._await_address()
         except BaseException:
             self._process.kill()
-            self._process.wait(STOP_S_MAX)
+            self._process.wait(WAIT_S_MAX)
             raise
 
     @property
@@ -68,12 +68,12 @@ class HeadraceProcess:
         self.check()
         self._process.terminate()
         try:
-            code = self._process.wait(STOP_S_MAX)
+            code = self._process.wait(WAIT_S_MAX)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait(STOP_S_MAX)
+            self._process.wait(WAIT_S_MAX)
             raise AssertionError(
-                f"the Headrace broker did not stop within {STOP_S_MAX:g} s of SIGTERM.{self._stderr()}"
+                f"the Headrace broker did not stop within {WAIT_S_MAX:g} s of SIGTERM.{self._stderr()}"
             ) from None
         if code != 0:
             raise AssertionError(f"the Headrace broker ended with code {code} after SIGTERM, not 0.{self._stderr()}")
@@ -83,7 +83,7 @@ class HeadraceProcess:
         self._stop_called = True
         self.check()
         self._process.kill()
-        self._process.wait(STOP_S_MAX)
+        self._process.wait(WAIT_S_MAX)
 
     def __enter__(self) -> HeadraceProcess:
         return self
@@ -99,14 +99,14 @@ class HeadraceProcess:
         self._lines.put(None)
 
     def _await_address(self) -> str:
-        deadline = time.monotonic() + START_S_MAX
+        deadline = time.monotonic() + WAIT_S_MAX
         printed = []
         while True:
             try:
                 line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 raise RuntimeError(
-                    f"the Headrace broker printed no address within {START_S_MAX:g} s; "
+                    f"the Headrace broker printed no address within {WAIT_S_MAX:g} s; "
                     f"it printed {printed}.{self._stderr()}"
                 ) from None
             if line is None:

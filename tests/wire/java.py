@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from waits import WAIT_S_MAX
+
 KAFKA_VERSION = "4.3.1"
-TOOL_S_MAX = 60.0
 FETCH_S_MAX = 600.0
 OUTDATED_S_MIN = 86_400.0  # classes that are younger may be in use by the tests of another checkout
 _SOURCES = Path(__file__).parent / "jvm"
@@ -89,9 +90,9 @@ class JavaTools:
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         try:
-            answer = self._answers.get(timeout=TOOL_S_MAX)
+            answer = self._answers.get(timeout=WAIT_S_MAX)
         except queue.Empty:
-            raise AssertionError(f"{tool} {' '.join(request['args'])}: no end within {TOOL_S_MAX:g} s") from None
+            raise AssertionError(f"{tool} {' '.join(request['args'])}: no end within {WAIT_S_MAX:g} s") from None
         if answer is None:
             raise AssertionError(f"the JVM ended with code {self._process.wait()} while it ran {tool}")
         return Ran(**json.loads(answer))
@@ -102,10 +103,10 @@ class JavaTools:
         assert ran.exit == 0, f"{tool} ended with code {ran.exit}\n{ran.out}\n{ran.err}"
         return ran
 
-    def alone(self, tool: str, *args: object) -> Ran:
+    def alone(self, tool: str, *args: object, wait_s_max: float = WAIT_S_MAX) -> Ran:
         """Run a tool in a JVM of its own: one that does its work, or a part, when the JVM goes down."""
         command = [*self.command(tool), *(str(arg) for arg in args)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_S_MAX, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=wait_s_max, check=False)
         return Ran(exit=done.returncode, out=done.stdout, err=done.stderr)
 
     def command(self, tool: str) -> list[str]:

@@ -11,10 +11,10 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from eventually import WAIT_S_MAX
+from waits import SESSION_MS, WAIT_S_MAX
 
 OnRevoke = Callable[[Consumer, list[TopicPartition]], None]
-QUICK = {"heartbeat.interval.ms": 100, "session.timeout.ms": 6000, "fetch.wait.max.ms": 50}
+QUICK = {"heartbeat.interval.ms": 100, "session.timeout.ms": SESSION_MS, "fetch.wait.max.ms": 50}
 FIXED = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "topic.metadata.refresh.interval.ms": 1000}
 
 
@@ -57,7 +57,7 @@ class Crew:
         """Which partitions each member has, in the order in which they joined."""
         return [sorted(each.partition for each in member.assignment()) for member in self.members]
 
-    def settle(self, *sizes: int, wait_s_max: float = 2 * WAIT_S_MAX) -> list[list[int]]:
+    def settle(self, *sizes: int, wait_s_max: float = WAIT_S_MAX) -> list[list[int]]:
         """Polls until the members have so many partitions each, and every partition one owner."""
         expected = sorted(sizes)
 
@@ -69,7 +69,7 @@ class Crew:
         self.until(settled, lambda: f"shares of {expected}; they are {self.shares()}", wait_s_max)
         return self.shares()
 
-    def until(self, condition: Callable[[], bool], what: Callable[[], str], wait_s_max: float = 2 * WAIT_S_MAX) -> None:
+    def until(self, condition: Callable[[], bool], what: Callable[[], str], wait_s_max: float = WAIT_S_MAX) -> None:
         deadline = time.monotonic() + wait_s_max
         while not condition():
             assert time.monotonic() < deadline, f"not within {wait_s_max:g} s: {what()}"

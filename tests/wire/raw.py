@@ -25,6 +25,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode as ErrorCode
 from kio.schema.response_header.v0.header import ResponseHeader as ResponseHeaderV0
 from kio.serial import entity_reader, entity_writer
+from waits import NEVER_MS, WAIT_MS_MAX, WAIT_S_MAX
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10
 API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, INIT_PRODUCER_ID = 18, 19, 20, 21, 22
@@ -131,7 +132,7 @@ def encode_request(
 class Client:
     """One connection. Requests may be sent ahead; answers are read in the order of the requests."""
 
-    def __init__(self, bootstrap: str, timeout_s: float = 20) -> None:
+    def __init__(self, bootstrap: str, timeout_s: float = WAIT_S_MAX) -> None:
         host, _, port = bootstrap.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -212,7 +213,7 @@ def make_topic(client: Client, partitions: int = 1, name: str = "", **configs: o
     name = name or fresh_name()
     settings = [{"name": key.replace("_", "."), "value": str(value)} for key, value in configs.items()]
     spec = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": settings}
-    answer = client.call(CREATE_TOPICS, 7, {"topics": [spec], "timeout": 10000}).topics[0]
+    answer = client.call(CREATE_TOPICS, 7, {"topics": [spec], "timeout": WAIT_MS_MAX}).topics[0]
     assert answer.error_code == 0, answer
     wait_for_partitions(client, name, partitions)
     return Topic(name, answer.topic_id)
@@ -230,7 +231,7 @@ def wait_for_partitions(client: Client, name: str, partitions: int) -> None:
     eventually(usable)
 
 
-def eventually(condition: typing.Callable[[], object], timeout_s: float = 15) -> None:
+def eventually(condition: typing.Callable[[], object], timeout_s: float = WAIT_S_MAX) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"still not so after {timeout_s} s"
@@ -250,7 +251,7 @@ def produce_body(*parts: tuple[Topic, int, bytes | None], acks: int = -1) -> dic
     for topic, index, records in parts:
         by_topic.setdefault(topic, []).append({"index": index, "records": records})
     data = [topic.ref | {"partition_data": partitions} for topic, partitions in by_topic.items()]
-    return {"acks": acks, "timeout": 10000, "topic_data": data}
+    return {"acks": acks, "timeout": WAIT_MS_MAX, "topic_data": data}
 
 
 def produce(client: Client, topic: Topic, records: bytes | None, *, partition: int = 0, version: int = 13) -> Any:
@@ -267,7 +268,7 @@ def fetch_body(
         asked = {"partition": index, "fetch_offset": offset, "partition_max_bytes": partition_max_bytes}
         by_topic.setdefault(topic, []).append(asked)
     topics = [topic.ref | {"partitions": partitions} for topic, partitions in by_topic.items()]
-    usual = {"replica_id": -1, "max_wait": 10000, "min_bytes": 1, "max_bytes": 50 << 20, "topics": topics}
+    usual = {"replica_id": -1, "max_wait": NEVER_MS, "min_bytes": 1, "max_bytes": 50 << 20, "topics": topics}
     return usual | fields
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import raw
 from raw import Client, ErrorCode, Topic
+from waits import NEVER_MS, WAIT_S_MAX
 
 OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 8, 9, 11, 12, 13, 14
 DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS, OFFSET_DELETE = 15, 16, 42, 47
@@ -45,7 +46,6 @@ VERSIONS: dict[int, tuple[int, int]] = {
     CONSUMER_GROUP_HEARTBEAT: (0, 1),
     CONSUMER_GROUP_DESCRIBE: (0, 1),
 }
-STABLE_S_MAX = 15.0
 
 
 def versions(api_key: int) -> range:
@@ -61,7 +61,7 @@ def once_loaded(client: Client, api_key: int, version: int, body: Mapping[str, o
         ErrorCode.not_coordinator,
         ErrorCode.concurrent_transactions,
     }
-    deadline = time.monotonic() + STABLE_S_MAX
+    deadline = time.monotonic() + WAIT_S_MAX
     while True:
         answer = client.call(api_key, version, body)
         if answer.error_code not in not_yet or time.monotonic() > deadline:
@@ -112,8 +112,8 @@ class Member:
         self.client, self.group = Client(bootstrap), group
         self.id, self.generation, self.instance = "", -1, fields.get("group_instance_id")
         self.fields: dict[str, object] = {
-            "session_timeout": 30000,
-            "rebalance_timeout": 30000,
+            "session_timeout": NEVER_MS,
+            "rebalance_timeout": NEVER_MS,
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": subscription("none")}],
         } | fields
@@ -268,7 +268,7 @@ class ConsumerMember:
 
     def join(self, *topics: str, **fields: object) -> Any:
         named = {"subscribed_topic_names": list(topics)} if topics else {}
-        first = {"rebalance_timeout": 30000, "topic_partitions": []}
+        first = {"rebalance_timeout": NEVER_MS, "topic_partitions": []}
         return self.heartbeat(**(first | named | fields))
 
     def heartbeat(self, **fields: object) -> Any:
@@ -306,7 +306,7 @@ class ConsumerMember:
 class TransactionalProducer:
     """One transactional id. Older versions name what a transaction writes to beforehand; newer ones just write."""
 
-    def __init__(self, client: Client, transactional_id: str = "", *, timeout_ms: int = 60000) -> None:
+    def __init__(self, client: Client, transactional_id: str = "", *, timeout_ms: int = NEVER_MS) -> None:
         self.client, self.name, self.timeout_ms = client, transactional_id or raw.fresh_name("txn"), timeout_ms
         self.producer_id, self.epoch = -1, -1
         self.sequences: dict[tuple[str, int], int] = {}
@@ -334,7 +334,7 @@ class TransactionalProducer:
 
     def add_partitions(self, version: int, topic: Topic, *partitions: int, **fields: object) -> list[int]:
         """The partitions' errors; asked again while the former transaction's end is still being written."""
-        deadline = time.monotonic() + STABLE_S_MAX
+        deadline = time.monotonic() + WAIT_S_MAX
         while True:
             errors = self.add_partitions_once(version, topic, *partitions, **fields)
             if ErrorCode.concurrent_transactions not in errors or time.monotonic() > deadline:
@@ -367,7 +367,7 @@ class TransactionalProducer:
     def produce(self, version: int, topic: Topic, *what: bytes, partition: int = 0) -> Any:
         """The one partition's answer."""
         body = raw.produce_body((topic, partition, self.batch(topic, *what, partition=partition)))
-        deadline = time.monotonic() + STABLE_S_MAX
+        deadline = time.monotonic() + WAIT_S_MAX
         while True:
             answer = self.client.call(raw.PRODUCE, version, body | {"transactional_id": self.name})
             found = answer.responses[0].partition_responses[0]

@@ -14,10 +14,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPa
 from aiokafka.errors import KafkaConnectionError, MessageSizeTooLargeError
 from compressions import AIOKAFKA_CODECS
 from confluent_kafka.admin import AdminClient
-from eventually import WAIT_S_MAX
 from lost_answers import lost_answers
 from murmur2 import partition_of
 from topic_setup import partition_count
+from waits import WAIT_S_MAX
 
 MakeTopic = Callable[..., str]
 Result = TypeVar("Result")
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 def run(steps: Coroutine[Any, Any, Result]) -> Result:
     async def with_deadline() -> Result:
-        async with asyncio.timeout(2 * WAIT_S_MAX):
+        async with asyncio.timeout(WAIT_S_MAX):
             return await steps
 
     return asyncio.run(with_deadline())

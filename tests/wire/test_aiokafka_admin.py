@@ -11,8 +11,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from confluent_kafka.admin import AdminClient
-from eventually import WAIT_S_MAX, eventually
 from topic_setup import describe, partition_count
+from waits import WAIT_S_MAX, eventually
 
 MakeTopic = Callable[..., str]
 
@@ -29,7 +29,7 @@ async def client_of(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
 
 def run(steps: Coroutine[Any, Any, None]) -> None:
     async def with_deadline() -> None:
-        async with asyncio.timeout(2 * WAIT_S_MAX):
+        async with asyncio.timeout(WAIT_S_MAX):
             await steps
 
     asyncio.run(with_deadline())

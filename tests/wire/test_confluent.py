@@ -30,9 +30,9 @@ from confluent_kafka.serialization import (
     StringDeserializer,
     StringSerializer,
 )
-from eventually import WAIT_S_MAX
 from murmur2 import partition_of
 from topic_setup import partition_count
+from waits import WAIT_S_MAX
 
 MakeTopic = Callable[..., str]
 

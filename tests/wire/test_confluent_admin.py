@@ -19,8 +19,8 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from eventually import WAIT_S_MAX, eventually
 from topic_setup import delete_topic, describe, partition_count
+from waits import WAIT_S_MAX, eventually
 
 MakeTopic = Callable[..., str]
 Result = TypeVar("Result")

@@ -21,11 +21,11 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
-from eventually import WAIT_S_MAX, eventually
 from headrace_process import HeadraceProcess
 from kafka import KafkaAdminClient
 from lost_answers import lost_answers
 from topic_setup import create_topic, delete_topic, describe
+from waits import WAIT_MS_MAX, WAIT_S_MAX, eventually
 
 MakeTopic = Callable[..., str]
 StartHeadrace = Callable[..., HeadraceProcess]
@@ -45,7 +45,7 @@ def produce(bootstrap: str, records: Iterable[dict[str, Any]], **config: Any) ->
     for record in records:
         producer.produce(on_delivery=on_delivery, **record)
         producer.poll(0)
-    assert producer.flush(4 * WAIT_S_MAX) == 0
+    assert producer.flush(WAIT_S_MAX) == 0
     return delivered
 
 
@@ -176,7 +176,7 @@ def test_row_46_every_level_of_acks_is_answered_within_the_request_timeout(
 ) -> None:
     topic = make_topic()
     records = ({"topic": topic, "value": b"%d" % n} for n in range(10))
-    sent = produce(bootstrap, records, acks=acks, request_timeout_ms=5000, message_timeout_ms=5000)
+    sent = produce(bootstrap, records, acks=acks, request_timeout_ms=WAIT_MS_MAX, message_timeout_ms=WAIT_MS_MAX)
     if acks != "0":  # without an answer there is no offset
         assert [message.offset() for message in sent] == list(range(10))
     with consumer_at(bootstrap, TopicPartition(topic, 0, OFFSET_BEGINNING)) as consumer:
@@ -187,7 +187,7 @@ def test_row_46_acks_all_needs_no_more_replicas_in_sync_than_the_topic_has(
     bootstrap: str, make_topic: MakeTopic
 ) -> None:
     topic = make_topic(config={"min.insync.replicas": "2"})
-    (sent,) = produce(bootstrap, [{"topic": topic, "value": b"x"}], acks="all", message_timeout_ms=5000)
+    (sent,) = produce(bootstrap, [{"topic": topic, "value": b"x"}], acks="all", message_timeout_ms=WAIT_MS_MAX)
     assert sent.offset() == 0
 
 
@@ -219,7 +219,8 @@ def test_row_51_messages_are_kept_as_bytes_in_batches_compressed_as_they_were_se
     for codec in ("none", "gzip", "snappy", "lz4"):
         topic = make_topic()
         records = ({"topic": topic, "value": value, "partition": 0} for _ in range(500))
-        produce(bootstrap, records, compression_type=codec, linger_ms=100)
+        # One batch, however long it takes to fill it: the flush is what sends it.
+        produce(bootstrap, records, compression_type=codec, linger_ms=WAIT_MS_MAX)
         with consumer_at(bootstrap, TopicPartition(topic, 0, OFFSET_BEGINNING)) as consumer:
             assert [message.value() for message in take(consumer, 500)] == [value] * 500
         with closing(KafkaAdminClient(bootstrap_servers=[bootstrap])) as client:

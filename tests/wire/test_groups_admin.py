@@ -14,9 +14,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from eventually import WAIT_S_MAX
 from memberships import consumer_of, crew_of, send, take
 from topic_setup import fresh_name
+from waits import WAIT_S_MAX
 
 MakeTopic = Callable[..., str]
 

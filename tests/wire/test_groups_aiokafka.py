@@ -10,13 +10,18 @@ from typing import Any, TypeVar
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from eventually import WAIT_S_MAX
 from memberships import send
 from topic_setup import fresh_name
+from waits import SESSION_MS, WAIT_S_MAX
 
 MakeTopic = Callable[..., str]
 Result = TypeVar("Result")
-QUICK = {"heartbeat_interval_ms": 100, "session_timeout_ms": 6000, "fetch_max_wait_ms": 50, "metadata_max_age_ms": 1000}
+QUICK = {
+    "heartbeat_interval_ms": 100,
+    "session_timeout_ms": SESSION_MS,
+    "fetch_max_wait_ms": 50,
+    "metadata_max_age_ms": 1000,
+}
 
 
 @pytest.fixture
@@ -26,7 +31,7 @@ def group(request: pytest.FixtureRequest) -> str:
 
 def run(steps: Coroutine[Any, Any, Result]) -> Result:
     async def with_deadline() -> Result:
-        async with asyncio.timeout(2 * WAIT_S_MAX):
+        async with asyncio.timeout(WAIT_S_MAX):
             return await steps
 
     return asyncio.run(with_deadline())

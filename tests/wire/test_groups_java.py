@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from eventually import WAIT_S_MAX, eventually
 from java import JavaTools
 from memberships import consumer_of, crew_of, send, take
 from topic_setup import create_topic, fresh_name
+from waits import WAIT_S_MAX, eventually
 
 pytestmark = pytest.mark.xdist_group("java")
 
 JAVA = ("classic", "cooperative", "consumer", "migration", "regex", "admin")
-SCENARIO_S_MAX = 90.0
+SCENARIO_S_MAX = 3 * WAIT_S_MAX  # many steps, each with a wait of its own
 
 
 def of_confluent_consumer(bootstrap: str, admin: AdminClient, topic: str, group: str) -> dict[str, Any]:
@@ -51,7 +51,6 @@ def of_confluent_regex(bootstrap: str, admin: AdminClient, topic: str, group: st
         eventually(
             lambda: consumer.poll(0.1) or {each.topic for each in consumer.assignment()} == both,
             "both topics",
-            2 * WAIT_S_MAX,
         )
         return {"topics": sorted({each.topic for each in consumer.assignment()})}
 
@@ -96,7 +95,8 @@ def running(bootstrap: str, admin: AdminClient, java: JavaTools) -> Iterator[Cal
         create_topic(admin, topic, partitions=4)
 
     with ThreadPoolExecutor(1 + len(CONFLUENT)) as pool:
-        in_java = pool.submit(java.alone, "JavaGroups", bootstrap, *(f"{name}={topics[name]}" for name in JAVA))
+        named = (f"{name}={topics[name]}" for name in JAVA)
+        in_java = pool.submit(java.alone, "JavaGroups", bootstrap, *named, wait_s_max=SCENARIO_S_MAX)
         futures: dict[str, Future[Any]] = {
             name: pool.submit(scenario, bootstrap, admin, topics[name], f"{topics[name]}-group")
             for name, scenario in CONFLUENT.items()

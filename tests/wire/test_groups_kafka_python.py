@@ -11,14 +11,14 @@ from json import loads
 from typing import Any
 
 import pytest
-from eventually import WAIT_S_MAX, eventually
 from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.structs import OffsetAndMetadata
 from topic_setup import fresh_name
+from waits import SESSION_MS, WAIT_S_MAX, eventually
 
 MakeTopic = Callable[..., str]
-QUICK = {"heartbeat_interval_ms": 100, "session_timeout_ms": 6000, "fetch_max_wait_ms": 50}
+QUICK = {"heartbeat_interval_ms": 100, "session_timeout_ms": SESSION_MS, "fetch_max_wait_ms": 50}
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ class Polling(ConsumerRebalanceListener):
     def leave(self) -> None:
         self._ending.set()
         send(self._bootstrap, self._topic, [b"wake up"] * 4, partitions=4)
-        self._thread.join(2 * WAIT_S_MAX)
+        self._thread.join(WAIT_S_MAX)
         assert not self._thread.is_alive()
 
 
@@ -105,7 +105,7 @@ def await_shares(members: list[Polling], *sizes: int) -> None:
         return sorted(map(len, shares)) == sorted(sizes) and owned == list(range(sum(sizes)))
 
     try:
-        eventually(settled, f"shares of {sizes}", 2 * WAIT_S_MAX)
+        eventually(settled, f"shares of {sizes}")
     except AssertionError as late:
         raise AssertionError(f"{late}; the shares are {shares}") from None
 

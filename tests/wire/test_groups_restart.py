@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from eventually import WAIT_S_MAX, eventually
 from headrace_process import HeadraceProcess
 from memberships import consumer_of, crew_of, send, take
+from ports import reserved_port
 from test_transactions_confluent import producer_of, read
 from topic_setup import create_topic
+from waits import SESSION_MS, WAIT_S_MAX, eventually
 
-SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.consumer.session.timeout.ms": str(SESSION_MS)}
 
 
 def kill(broker: HeadraceProcess) -> None:
@@ -33,6 +35,13 @@ def topic_in(broker: HeadraceProcess, name: str, partitions: int = 1) -> str:
 
 
 @pytest.fixture
+def port() -> Iterator[int]:
+    """Where the broker comes back; nobody takes it meanwhile."""
+    with reserved_port() as port:
+        yield port
+
+
+@pytest.fixture
 def data(is_headrace: bool, tmp_path: Path) -> str:
     if not is_headrace:
         pytest.skip("needs a broker that may be stopped and killed")
@@ -40,8 +49,8 @@ def data(is_headrace: bool, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_committed_offsets_and_transactions_survive(data: str, end: str) -> None:
-    broker = HeadraceProcess(data, SETTINGS)
+def test_committed_offsets_and_transactions_survive(data: str, port: int, end: str) -> None:
+    broker = HeadraceProcess(data, SETTINGS, port=port)
     topic = topic_in(broker, "events")
     send(broker.bootstrap, topic, range(10))
     with consumer_of(broker.bootstrap, "group") as consumer:
@@ -58,7 +67,6 @@ def test_committed_offsets_and_transactions_survive(data: str, end: str) -> None
     left.produce(topic, "left open")
     assert left.flush(WAIT_S_MAX) == 0
     broker.stop() if end == "stop" else kill(broker)
-    port = int(broker.bootstrap.rpartition(":")[2])
     with HeadraceProcess(data, SETTINGS, port=port) as broker:
         for group, offset, metadata in (("group", 4, "of four"), ("other", 7, "")):
             with consumer_of(broker.bootstrap, group) as consumer:
@@ -79,9 +87,8 @@ def _metadata(broker: HeadraceProcess, group: str) -> object:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_goes_on_after_the_broker_was_killed(data: str, protocol: str) -> None:
-    broker = HeadraceProcess(data, SETTINGS)
-    port = int(broker.bootstrap.rpartition(":")[2])
+def test_a_group_goes_on_after_the_broker_was_killed(data: str, port: int, protocol: str) -> None:
+    broker = HeadraceProcess(data, SETTINGS, port=port)
     topic = topic_in(broker, "events", partitions=2)
     with crew_of(broker.bootstrap, "group", topic, group_protocol=protocol) as crew:
         crew.join()

@@ -15,6 +15,7 @@ from java import JavaTools
 from memberships import consumer_of, crew_of, send, take
 from test_transactions_confluent import producer_of
 from topic_setup import create_topic, fresh_name
+from waits import WAIT_MS_MAX
 
 pytestmark = pytest.mark.xdist_group("java")
 
@@ -94,8 +95,8 @@ def test_the_console_consumer_reads_as_a_group(
     send(bootstrap, topic, range(5))
     command = ("--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--from-beginning")
     console = TOOLS + "consumer.ConsoleConsumer"
-    assert java.ok(console, *command, "--max-messages", 3, "--timeout-ms", 15000).lines == ["0", "1", "2"]
-    assert java.ok(console, *command, "--max-messages", 2, "--timeout-ms", 15000).lines == ["3", "4"]
+    assert java.ok(console, *command, "--max-messages", 3, "--timeout-ms", WAIT_MS_MAX).lines == ["0", "1", "2"]
+    assert java.ok(console, *command, "--max-messages", 2, "--timeout-ms", WAIT_MS_MAX).lines == ["3", "4"]
 
 
 def test_transactions_are_listed_described_and_aborted(bootstrap: str, java: JavaTools, make_topic: MakeTopic) -> None:

@@ -8,9 +8,9 @@ from contextlib import closing
 import pytest
 from compressions import JAVA_CODECS
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from eventually import WAIT_S_MAX
 from java import JavaTools
 from murmur2 import partition_of
+from waits import WAIT_S_MAX
 
 pytestmark = pytest.mark.xdist_group("java")
 

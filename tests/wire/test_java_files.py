@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from eventually import WAIT_S_MAX
 from headrace_process import HeadraceProcess
 from java import JavaTools
 from kafka import KafkaAdminClient
 from topic_setup import create_topic, delete_topic, describe, fresh_name
+from waits import WAIT_S_MAX
 
 pytestmark = pytest.mark.xdist_group("java")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from compressions import JAVA_CODECS
-from eventually import eventually
 from java import JavaTools
+from waits import WAIT_MS_MAX, eventually
 
 pytestmark = pytest.mark.xdist_group("java")
 
@@ -53,9 +53,9 @@ def test_the_console_tools_write_lines_with_keys_and_read_from_an_offset(
     java.ok(TOOLS + "ConsoleProducer", *here, *keyed, stdin="a,this is a test\nb,this is a message\nc,Hi mom\n")
     printed = ("--formatter-property", "print.key=true", "--formatter-property", "key.separator=,")
     consumer = (TOOLS + "consumer.ConsoleConsumer", *here, *printed, "--partition", 0)
-    everything = java.ok(*consumer, "--offset", "earliest", "--max-messages", 3, "--timeout-ms", 15_000)
+    everything = java.ok(*consumer, "--offset", "earliest", "--max-messages", 3, "--timeout-ms", WAIT_MS_MAX)
     assert everything.lines == ["a,this is a test", "b,this is a message", "c,Hi mom"]
-    last = java.ok(*consumer, "--offset", 2, "--max-messages", 1, "--timeout-ms", 15_000)
+    last = java.ok(*consumer, "--offset", 2, "--max-messages", 1, "--timeout-ms", WAIT_MS_MAX)
     assert last.lines == ["c,Hi mom"]
 
 

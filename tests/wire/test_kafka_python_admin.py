@@ -7,7 +7,6 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from eventually import WAIT_S_MAX, eventually
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import (
@@ -18,6 +17,7 @@ from kafka.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from waits import WAIT_S_MAX, eventually
 
 MakeTopic = Callable[..., str]
 

@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from eventually import WAIT_S_MAX, eventually
 from java import KAFKA_VERSION, _alone, _cache, _call, missing_program
 from memberships import consumer_of
+from waits import WAIT_S_MAX, eventually
 
 pytestmark = pytest.mark.xdist_group("java")
 
 MakeTopic = Callable[..., str]
 WORDS = ("log", "broker", "offset", "group", "commit", "segment", "epoch")
-COUNT_S_MAX = 60.0
 _SOURCE = Path(__file__).parent / "jvm" / "streams" / "WordCount.java"
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -95,7 +94,7 @@ def test_word_counts_are_right_also_after_it_was_killed_and_started_again(
                 assert process.poll() is None, (tmp_path / "streams.log").read_text()[-4000:]
                 return sum(map(len, counts.values())) >= total
 
-            eventually(enough, f"{total} words counted", COUNT_S_MAX)
+            eventually(enough, f"{total} words counted")
 
         process = start()
         try:

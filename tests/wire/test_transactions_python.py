@@ -11,12 +11,12 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
 from aiokafka.errors import ProducerFenced
-from eventually import WAIT_S_MAX, eventually
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 from memberships import send
 from topic_setup import fresh_name
+from waits import WAIT_S_MAX, eventually
 
 MakeTopic = Callable[..., str]
 Result = TypeVar("Result")
@@ -99,7 +99,7 @@ def test_kafka_python_is_fenced_by_its_successor(bootstrap: str, make_topic: Mak
 
 def run(steps: Coroutine[Any, Any, Result]) -> Result:
     async def with_deadline() -> Result:
-        async with asyncio.timeout(2 * WAIT_S_MAX):
+        async with asyncio.timeout(WAIT_S_MAX):
             return await steps
 
     return asyncio.run(with_deadline())

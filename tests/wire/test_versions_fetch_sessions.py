@@ -195,7 +195,7 @@ def test_session_is_not_bound_to_its_connection(session, bootstrap, topic):
 @each_version
 def test_waiting_incremental_fetch_is_answered_by_a_record_in_any_of_its_partitions(session, bootstrap, topic):
     session.fetch((topic, 0, 0), (topic, 1, 0), (topic, 2, 0))
-    usual = {"session_id": session.id, "session_epoch": session.epoch, "max_wait": 20_000}
+    usual = {"session_id": session.id, "session_epoch": session.epoch}
     session.client.send(FETCH, session.version, fetch_body(**usual))
     with Client(bootstrap) as other:
         raw.produce(other, topic, batch(values(b"x")), partition=2)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicDescription
-from eventually import WAIT_S_MAX, eventually
+from waits import WAIT_S_MAX, eventually
 
 
 def fresh_name(label: str) -> str:

@@ -14,7 +14,7 @@ import time
 
 from confluent_kafka import Consumer, Producer
 
-WAIT_S_MAX = 15.0
+WAIT_S_MAX = 120.0
 WORK_S_MAX = 0.01
 
 
@@ -32,11 +32,11 @@ def main(bootstrap: str, source: str, target: str, group: str, slot: str) -> Non
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "heartbeat.interval.ms": 200,
-            "session.timeout.ms": 10000,
+            "session.timeout.ms": 60_000,
             "fetch.wait.max.ms": 50,
         }
     )
-    identity = {"transactional.id": f"{group}-{slot}", "transaction.timeout.ms": 10000}
+    identity = {"transactional.id": f"{group}-{slot}", "transaction.timeout.ms": 60_000}
     # When its only broker is gone, librdkafka 2.16 begins again from the bootstrap addresses, but sends the group's
     # offsets to the broker it has given up: `send_offsets_to_transaction` then waits without end, whatever its timeout.
     # Seen with Apache Kafka 4.3.1, too, killed and started again on its data: not with "none", each time without it.

@@ -26,7 +26,7 @@ import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
 /** The Java admin client: the life of a topic, step by step; every step prints one JSON object. */
 public final class JavaAdmin {
-    private static final long WAIT_S_MAX = 15;
+    private static final long WAIT_S_MAX = 120;
 
     public static void main(String[] args) throws Exception {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", args[1]))) {

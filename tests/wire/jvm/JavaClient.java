@@ -22,7 +22,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 /** The Java producer and consumer: every command prints what the client saw, one JSON object a line. */
 public final class JavaClient {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final long WAIT_S_MAX = 15;
+    private static final long WAIT_S_MAX = 120;
     static final long BASE_MS = 1_600_000_000_000L;
 
     public static void main(String[] args) throws Exception {

@@ -17,7 +17,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /** Transactions with the Java producer, consumer and admin client: every step prints what was then seen. */
 public final class JavaTransactions {
-    private static final long WAIT_S_MAX = 30;
+    private static final long WAIT_S_MAX = 120;
     private final String bootstrap;
     private final String topic;
     private final String name;

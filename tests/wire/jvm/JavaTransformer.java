@@ -18,8 +18,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * it ends. It keeps nothing for itself.
  */
 public final class JavaTransformer {
-    private static final int WAIT_MS_MAX = 15_000;
-    private static final int TRANSACTION_MS_MAX = 10_000;
+    private static final int WAIT_MS_MAX = 120_000;
+    private static final int TRANSACTION_MS_MAX = 60_000;
     private static final long WORK_MS_MAX = 10;
 
     public static void main(String[] args) throws Exception {
@@ -31,7 +31,7 @@ public final class JavaTransformer {
         if (protocol.equals("classic")) {
             // A successor takes the place of the one before at once; in the newer protocol it would have to wait for
             // the end of that one's session.
-            reading.putAll(Map.of("group.instance.id", slot, "heartbeat.interval.ms", 200, "session.timeout.ms", 10000));
+            reading.putAll(Map.of("group.instance.id", slot, "heartbeat.interval.ms", 200, "session.timeout.ms", 60_000));
         }
         Map<String, Object> writing = Map.of("bootstrap.servers", bootstrap, "transactional.id", group + "-" + slot,
             "transaction.timeout.ms", TRANSACTION_MS_MAX, "max.block.ms", WAIT_MS_MAX, "linger.ms", 0);
