@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,10 +17,11 @@ from pathlib import Path
 from typing import Self
 
 from blocks import Block
+from ports import reserved_ports
+from waits import WAIT_S_MAX
 
 import headrace
 
-BLOCK_S_MAX = 60.0
 ADDRESS, METRICS_PORT = "127.0.0.1:9092", "9095"
 _STARTS_BROKER = re.compile(r"^headrace (up|broker)\b", re.MULTILINE)
 
@@ -33,7 +33,7 @@ class PageRun:
         self._stack = ExitStack()
         self._background: list[tuple[Block, subprocess.Popen[bytes]]] = []
         self._printed = ""
-        port, metrics_port = unused_ports(2)
+        port, metrics_port = self._stack.enter_context(reserved_ports(2))
         self._address = f"127.0.0.1:{port}"
         self._port, self._metrics_port = port, str(metrics_port)
         self._environ = {
@@ -57,7 +57,7 @@ class PageRun:
         try:
             for block, process in reversed(self._background):
                 process.send_signal(signal.SIGINT)  # as Ctrl-C does
-                code = process.wait(BLOCK_S_MAX)
+                code = process.wait(WAIT_S_MAX)
                 assert code == 0, f"{block.place}: ended with code {code} on Ctrl-C"
         finally:
             for _, process in self._background:
@@ -89,11 +89,11 @@ class PageRun:
                 env=self._environ,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=BLOCK_S_MAX,
+                timeout=WAIT_S_MAX,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            late = f"{block.place}: did not end within {BLOCK_S_MAX:g} s; mark it as background?"
+            late = f"{block.place}: did not end within {WAIT_S_MAX:g} s; mark it as background?"
             raise AssertionError(late) from None
         printed, errors = ended.stdout.decode(), ended.stderr.decode()
         assert ended.returncode == 0, f"{block.place}: ended with code {ended.returncode}\n{printed}{errors}"
@@ -118,11 +118,11 @@ class PageRun:
                 stderr=errors,
             )
         self._background.append((block, process))
-        deadline = time.monotonic() + BLOCK_S_MAX
+        deadline = time.monotonic() + WAIT_S_MAX
         while not path.read_bytes().endswith(b"\n"):
             ended = f"{block.place}: ended with code {process.poll()}\n{path.with_suffix('.stderr').read_text()}"
             assert process.poll() is None, ended
-            assert time.monotonic() < deadline, f"{block.place}: printed nothing within {BLOCK_S_MAX:g} s"
+            assert time.monotonic() < deadline, f"{block.place}: printed nothing within {WAIT_S_MAX:g} s"
             time.sleep(0.02)
         self._printed = path.read_text()
 
@@ -136,8 +136,3 @@ def matches(expected: str, printed: str) -> bool:
     """Whether it was printed; … stands for anything, and blanks at the ends of lines do not count."""
     wanted, found = ("\n".join(line.rstrip() for line in text.strip().splitlines()) for text in (expected, printed))
     return re.fullmatch(".*".join(map(re.escape, wanted.split("…"))), found, re.DOTALL) is not None
-
-
-def unused_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        return [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from blocks import ROOT
+from waits import WAIT_S_MAX
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 BESIDE = sorted(ROOT.glob("*.md"))
@@ -16,7 +17,7 @@ BESIDE = sorted(ROOT.glob("*.md"))
 
 def test_the_site_builds_without_a_broken_link(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "properdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "quick-start.html" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
 

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from waits import NEVER_MS, eventually
 
 from headrace.streaming import lease as leasing
 from headrace.streaming.lease import Holder, Lease
@@ -20,7 +21,7 @@ def path_of(tables: str) -> str:
 
 
 def held_by(tables: str, **more: object) -> None:
-    holder = {"token": "other", "host": "elsewhere", "pid": 1, "until_s": time.time() + 60, **more}
+    holder = {"token": "other", "host": "elsewhere", "pid": 1, "until_s": time.time() + NEVER_MS / 1000, **more}
     object_store(tables).write(path_of(tables), json.dumps(holder).encode())
 
 
@@ -67,9 +68,7 @@ def test_a_holder_whose_lease_was_taken_stops(tables: str, monkeypatch: pytest.M
     assert lease.take() is None
     with lease.kept():
         held_by(tables)
-        deadline = time.monotonic() + 20
-        while lease.lost is None and time.monotonic() < deadline:
-            time.sleep(0.02)
+        eventually(lambda: lease.lost is not None, "it hears that it has lost the lease")
     assert lease.lost == "another process has taken its lease"
     other = Lease(path_of(tables)).holder()
     assert other is not None

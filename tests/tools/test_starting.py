@@ -47,7 +47,9 @@ def test_reading_a_command_line_loads_nothing_heavy(name: str) -> None:
     module = SCRIPTS[name].partition(":")[0]
     # Never without arguments: that would stop every broker of this user.
     script = f"import sys, {module} as tool\ntry:\n tool.run(['--help'])\nexcept SystemExit: pass\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=WAIT_S_MAX, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=WAIT_S_MAX, check=True
+    )
     loaded = {module.partition(".")[0] for module in done.stdout.splitlines()[-1].split()}
     assert loaded.isdisjoint(HEAVY)
 

@@ -2,11 +2,11 @@ import asyncio
 import os
 import sys
 import threading
-import time
 import types
 from pathlib import Path
 
 import pytest
+from waits import WAIT_S_MAX
 
 import headrace
 from headrace.core.errors import HeadraceError, OperatorError
@@ -17,7 +17,8 @@ class FakeNode:
     """Lives as the real one does, on the thread that calls it."""
 
     last: "FakeNode"
-    open_s = 0.0
+    opening: threading.Event  # that it has begun to open
+    may_open: threading.Event
     open_error: Exception | None = None
     run_error: Exception | None = None
 
@@ -33,7 +34,8 @@ class FakeNode:
 
     def open(self) -> None:
         self._note("open")
-        time.sleep(self.open_s)
+        self.opening.set()
+        assert self.may_open.wait(WAIT_S_MAX)
         if self.open_error:
             raise self.open_error
         os.makedirs(self.settings.log_dirs[0], exist_ok=True)
@@ -42,9 +44,9 @@ class FakeNode:
     def run(self) -> None:
         self._note("run")
         if self.run_error:
-            self._stop.wait(0.2)
+            self._stop.wait(WAIT_S_MAX)
             raise self.run_error
-        self._stop.wait(10)
+        assert self._stop.wait(WAIT_S_MAX)
 
     def stop(self) -> None:
         self._stop.set()
@@ -58,7 +60,10 @@ def fake_node(monkeypatch: pytest.MonkeyPatch) -> type[FakeNode]:
     module = types.ModuleType("headrace.broker.node")
     module.Node = FakeNode  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "headrace.broker.node", module)
-    for name in ("open_s", "open_error", "run_error"):
+    monkeypatch.setattr(FakeNode, "opening", threading.Event(), raising=False)
+    monkeypatch.setattr(FakeNode, "may_open", threading.Event(), raising=False)
+    FakeNode.may_open.set()
+    for name in ("open_error", "run_error"):
         monkeypatch.setattr(FakeNode, name, getattr(FakeNode, name))
     return FakeNode
 
@@ -144,35 +149,45 @@ def test_a_wrong_setting_fails_where_it_is_written() -> None:
         headrace.Broker(num_partitions=0)
 
 
-def test_the_async_form_never_blocks_the_callers_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeNode, "open_s", 0.3)
+async def until_it_opens() -> None:
+    async with asyncio.timeout(WAIT_S_MAX):
+        while not FakeNode.opening.is_set():
+            await asyncio.sleep(0.001)
 
-    async def scenario() -> int:
-        ticks = 0
 
-        async def tick() -> None:
-            nonlocal ticks
-            while True:
-                await asyncio.sleep(0.01)
-                ticks += 1
+def test_the_async_form_never_blocks_the_callers_loop() -> None:
+    """The caller's loop itself lets the broker open, in the middle of its start."""
+    FakeNode.may_open.clear()
 
-        ticking = asyncio.create_task(tick())
+    async def scenario() -> None:
+        async def let_it_open() -> None:
+            await until_it_opens()
+            FakeNode.may_open.set()
+
+        letting = asyncio.create_task(let_it_open())
         async with headrace.Broker() as broker:
             assert broker.bootstrap_servers == "127.0.0.1:45678"
-        ticking.cancel()
-        return ticks
+        await letting
 
-    assert asyncio.run(scenario()) > 5
+    asyncio.run(scenario())
     assert broker_threads() == 0
 
 
-def test_a_cancelled_async_start_leaves_no_broker_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeNode, "open_s", 0.2)
+def test_a_cancelled_async_start_leaves_no_broker_behind() -> None:
+    FakeNode.may_open.clear()
+
+    async def start() -> None:
+        async with headrace.Broker():
+            pytest.fail("started in spite of being cancelled")
 
     async def scenario() -> None:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05), headrace.Broker():
-                pytest.fail("started in spite of being cancelled")
+        starting = asyncio.create_task(start())
+        await until_it_opens()
+        starting.cancel()
+        await asyncio.sleep(0)  # it hears of it while the broker still opens
+        FakeNode.may_open.set()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
 
     asyncio.run(scenario())
     assert broker_threads() == 0

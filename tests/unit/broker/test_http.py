@@ -1,15 +1,17 @@
 import contextlib
+import errno
 import http.client
 import json
 import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 
 import pytest
+from ports import reserved_port
 from prometheus_client.parser import text_string_to_metric_families
+from waits import WAIT_S_MAX, eventually
 
 from headrace.broker import http as http_module
 from headrace.broker.http import MetricsServer
@@ -25,7 +27,7 @@ class FakeNode:
         self.hold.set()
 
     def snapshot(self) -> Mapping[str, object]:
-        self.hold.wait(5)
+        self.hold.wait(WAIT_S_MAX)
         return self.metrics.snapshot() | self.more
 
 
@@ -36,8 +38,9 @@ def node() -> FakeNode:
 
 @pytest.fixture
 def server(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[MetricsServer]:
-    monkeypatch.setattr(http_module, "ANSWER_S_MAX", 0.2)
-    monkeypatch.setattr(http_module, "REQUEST_S_MAX", 0.3)
+    """Nothing that a slow machine does is late."""
+    monkeypatch.setattr(http_module, "ANSWER_S_MAX", WAIT_S_MAX)
+    monkeypatch.setattr(http_module, "REQUEST_S_MAX", WAIT_S_MAX)
     server = MetricsServer(node, "127.0.0.1", 0)
     server.start()
     yield server
@@ -46,7 +49,7 @@ def server(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[MetricsS
 
 
 def ask(server: MetricsServer, path: str, method: str = "GET") -> tuple[int, str, http.client.HTTPMessage]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=WAIT_S_MAX)
     try:
         connection.request(method, path)
         answer = connection.getresponse()
@@ -84,14 +87,16 @@ def test_health_names_an_offline_directory(node: FakeNode, server: MetricsServer
     assert json.loads(text)["reason"] == "offline: log directory /b"
 
 
-def test_health_fails_in_time_when_the_loop_is_stuck_and_recovers(node: FakeNode, server: MetricsServer) -> None:
+def test_health_fails_in_time_when_the_loop_is_stuck_and_recovers(
+    node: FakeNode, server: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node.hold.clear()
-    for path in ("/health", "/metrics", "/health"):
-        began = time.monotonic()
-        status, text, _ = ask(server, path)
-        assert status == 503
-        assert "did not answer within 0.2 s" in text
-        assert time.monotonic() - began < 2
+    with monkeypatch.context() as patch:
+        patch.setattr(http_module, "ANSWER_S_MAX", 0.2)
+        for path in ("/health", "/metrics", "/health"):
+            status, text, _ = ask(server, path)
+            assert status == 503
+            assert "did not answer within 0.2 s" in text
     assert sum(thread.name == "headrace-snapshot" for thread in threading.enumerate()) == 1
     node.hold.set()
     assert ask(server, "/health")[0] == 200
@@ -116,18 +121,25 @@ def test_other_paths_and_methods_are_refused(server: MetricsServer) -> None:
     assert ask(server, "/health?x=1")[0] == 200
 
 
-def test_a_trickling_client_does_not_hold_the_port(server: MetricsServer) -> None:
+def test_a_trickling_client_does_not_hold_the_port(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_module, "REQUEST_S_MAX", 0.3)
+
+    def is_answered() -> bool:
+        """A request of ours that is slow itself is cut off like the other; then it is made again."""
+        try:
+            return ask(server, "/health")[0] == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
     with socket.create_connection(("127.0.0.1", server.port)) as slow:
         slow.sendall(b"GET /health HTTP/1.1\r\nX: ")
-        began = time.monotonic()
-        assert ask(server, "/health")[0] == 200
-        assert time.monotonic() - began < 2
+        eventually(is_answered, "another is served though the first still sends")
 
 
 @pytest.mark.parametrize("garbage", [b"\x00\x00\x00\x10\xff\xfe\xfd\xfc\r\n\r\n", b"A" * 20_000, b""])
 def test_garbage_ends_its_connection_only(server: MetricsServer, garbage: bytes) -> None:
     with socket.create_connection(("127.0.0.1", server.port)) as peer:
-        peer.settimeout(5)
+        peer.settimeout(WAIT_S_MAX)
         with contextlib.suppress(OSError):
             peer.sendall(garbage)
             peer.shutdown(socket.SHUT_WR)
@@ -144,13 +156,13 @@ def test_a_port_in_use_is_one_clear_error(node: FakeNode, server: MetricsServer)
 
 
 def test_the_port_is_free_after_stop(node: FakeNode) -> None:
-    server = MetricsServer(node, "127.0.0.1", 0)
-    server.start()
-    port = server.port
-    server.stop()
-    assert server.port == -1
-    with socket.socket() as probe:
-        assert probe.connect_ex(("127.0.0.1", port)) != 0
+    with reserved_port() as port, socket.socket() as probe:
+        server = MetricsServer(node, "127.0.0.1", port)
+        server.start()
+        assert server.port == port
+        server.stop()
+        assert server.port == -1
+        assert probe.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
 
 
 def test_prometheus_is_not_imported_until_the_port_is_on() -> None:

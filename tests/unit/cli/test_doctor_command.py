@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from waits import WAIT_S_MAX
 
 from headrace.cli.main import headrace
 from headrace.core.errors import OperatorError
@@ -79,7 +80,7 @@ def test_a_fetch_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_runs_where_spark_is_not_installed_and_then_only_warns() -> None:
-    done = subprocess.run([sys.executable, "-c", WITHOUT_SPARK], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", WITHOUT_SPARK], capture_output=True, text=True, timeout=WAIT_S_MAX)
     assert done.stderr == ""
     checked = {check["subject"]: check for check in json.loads(done.stdout)["checks"]}
     assert checked["pyspark"]["status"] == "warn"
@@ -96,4 +97,4 @@ def test_spark_is_not_imported(arguments: list[str]) -> None:
         "_spark(True), _machine(9092, '.')\n"
         "assert not {'pyspark', 'py4j', 'deltalake', 'pandas'} & set(sys.modules), sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=WAIT_S_MAX)

@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from waits import WAIT_S_MAX
 
 import headrace
 
@@ -19,9 +20,7 @@ class Node:
         while not self.stopped: time.sleep(0.05)
     def stop(self): self.stopped = True
     def close(self):
-        if "slow" in sys.argv:
-            print("closing", flush=True)
-            threading.Event().wait(60)
+        if "slow" in sys.argv: print("closing", flush=True); threading.Event().wait()
 module = types.ModuleType("headrace.broker.node"); module.Node = Node
 sys.modules["headrace.broker.node"] = module
 sys.argv = ["headrace", "up"] + (["--data", "slow"] if "slow" in sys.argv else [])
@@ -45,7 +44,7 @@ def start(*arguments: str) -> "subprocess.Popen[str]":
 def test_a_signal_stops_it_cleanly_with_one_line(number: signal.Signals) -> None:
     process = start()
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=WAIT_S_MAX)
     assert (process.returncode, out, err) == (0, "Headrace stopped cleanly\n", "")
 
 
@@ -53,9 +52,9 @@ def test_a_second_ctrl_c_does_not_wait() -> None:
     process = start("slow")
     process.send_signal(signal.SIGINT)
     assert process.stdout is not None
-    assert process.stdout.readline() == "closing\n"
+    assert process.stdout.readline() == "closing\n", "which does not end"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=WAIT_S_MAX)
     assert (process.returncode, out) == (130, "")
     assert err.startswith("headrace: stopped before all was closed")
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
+from waits import WAIT_S_MAX
 
 from headrace.cli.group_requests import Position
 from headrace.cli.kafka.cluster import Node
@@ -20,8 +21,6 @@ from headrace.cli.top_facts import BrokerRow, GroupRow, Look, rates
 from headrace.cli.top_screens import MESSAGES_MAX, GroupScreen, HelpScreen, TopicScreen
 from headrace.cli.topic_requests import Summary
 from headrace.core.errors import OperatorError
-
-WAIT_S = 10.0
 
 
 def summary(name: str, records: int, *, internal: bool = False, offline: int = 0) -> Summary:
@@ -52,7 +51,7 @@ class FakeMessages:
 
     def batches(self) -> Iterator[list[Shown]]:
         yield from self._batches
-        self.stopped.wait(WAIT_S)
+        self.stopped.wait(WAIT_S_MAX)
 
     def stop(self) -> None:
         self.stopped.set()
@@ -73,12 +72,12 @@ class FakeSource:
 
     def look(self) -> Look:
         self.asked += 1
-        self.gate.wait(WAIT_S)
+        self.gate.wait(WAIT_S_MAX)
         if self.error is not None:
             raise self.error
         if self.hangs_at_the_end and not self.looks:
             self.gate.clear()
-            self.gate.wait(WAIT_S)
+            self.gate.wait(WAIT_S_MAX)
         if self.hangs_at_the_end:
             return self.looks.pop(0)
         return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
@@ -102,15 +101,13 @@ def scenario(source: FakeSource, play: Callable[[TopApp, Pilot[None]], Coroutine
         async with app.run_test(size=(110, 32)) as pilot:
             await play(app, pilot)
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(asyncio.wait_for(run(), 2 * WAIT_S_MAX))
 
 
 async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
-    for _ in range(int(WAIT_S / 0.02)):
-        if holds():
-            return
-        await pilot.pause(0.02)
-    raise AssertionError("it did not come about")
+    async with asyncio.timeout(WAIT_S_MAX):
+        while not holds():
+            await pilot.pause(0.02)
 
 
 def cells(app: TopApp, name: str) -> list[list[str]]:
@@ -264,7 +261,7 @@ def test_sorting_filtering_and_internal_topics() -> None:
         await pilot.press("i", "slash", "m", "e", "d")
         await until(pilot, lambda: names(app) == ["medium"])
         await pilot.press("enter")
-        assert "filter: med" in text(app, "#head")
+        await until(pilot, lambda: "filter: med" in text(app, "#head"))
         await pilot.press("slash", "escape")
         await until(pilot, lambda: len(names(app)) == 3)
 

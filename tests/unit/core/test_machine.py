@@ -3,6 +3,8 @@ import socket
 from pathlib import Path
 
 import pytest
+from ports import reserved_port
+from waits import WAIT_S_MAX
 
 import headrace
 from headrace.core import machine
@@ -14,10 +16,9 @@ def listening() -> socket.socket:
         yield server
 
 
-def test_a_free_port_has_no_listener(listening: socket.socket) -> None:
-    port = listening.getsockname()[1]
-    listening.close()
-    assert machine.listener("127.0.0.1", port) is None
+def test_a_free_port_has_no_listener() -> None:
+    with reserved_port() as port:
+        assert machine.listener("127.0.0.1", port) is None
 
 
 def test_a_port_in_use_names_the_process(listening: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +30,8 @@ def test_a_port_in_use_names_the_process(listening: socket.socket, monkeypatch: 
     assert not found.speaks_kafka
 
 
-def test_a_broker_is_told_from_another_server() -> None:
+def test_a_broker_is_told_from_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "PROBE_WAIT_S", WAIT_S_MAX)
     with headrace.Broker() as broker:
         host, _, port = broker.bootstrap_servers.rpartition(":")
         found = machine.listener(host, int(port))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from waits import WAIT_S_MAX
 
 from headrace.core.errors import OperatorError
 from headrace.streaming import jars as jars_module
@@ -90,19 +91,19 @@ def test_two_at_once_fetch_once() -> None:
 
     def slow(coordinates: Sequence[str], work: str) -> list[str]:
         inside.set()
-        assert go_on.wait(10)
+        assert go_on.wait(WAIT_S_MAX)
         return repository(coordinates, work)
 
     first = threading.Thread(target=ready_jars, args=(no_java,), kwargs={"resolve": slow})
     first.start()
-    assert inside.wait(10)
+    assert inside.wait(WAIT_S_MAX)
     second = threading.Thread(target=ready_jars, args=(no_java,), kwargs={"resolve": repository})
     second.start()
     second.join(0.1)
     assert second.is_alive()
     go_on.set()
-    first.join(10)
-    second.join(10)
+    first.join(WAIT_S_MAX)
+    second.join(WAIT_S_MAX)
     assert not second.is_alive()
     assert len(repository.asked) == len(JARS)
 

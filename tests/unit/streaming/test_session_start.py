@@ -1,6 +1,5 @@
-import socket
-
 import pytest
+from ports import reserved_port
 
 from headrace.core.errors import OperatorError
 from headrace.streaming import session as session_module
@@ -15,12 +14,10 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_master_that_is_not_there_is_said_at_once() -> None:
     pytest.importorskip("pyspark")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    with pytest.raises(
-        OperatorError, match=rf"^spark://127.0.0.1:{port}: no Spark master answers \(connection refused\)"
-    ):
-        session(SparkSettings(master=f"spark://127.0.0.1:{port}"))
+    with reserved_port() as port:
+        address = f"spark://127.0.0.1:{port}"
+        with pytest.raises(OperatorError, match=rf"^{address}: no Spark master answers \(connection refused\)"):
+            session(SparkSettings(master=address))
     assert log_path() is None
 
 

@@ -19,6 +19,7 @@ import pytest
 from crash_disk import CrashDisk, Killed
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from waits import eventually
 
 from headrace.core.clock import ManualClock
 from headrace.core.errors import OperatorError
@@ -230,20 +231,23 @@ def test_readers_never_see_a_mix_while_others_cut_over(tmp_path: Path) -> None:
     done = threading.Event()
 
     def swap() -> None:
-        for _ in range(30):
+        while not done.is_set():
             catalog.cut_over(2)
             catalog.cut_over(1)
-        done.set()
 
     thread = threading.Thread(target=swap)
     thread.start()
     try:
-        seen = set()
-        while not done.is_set():
+        seen = []
+
+        def both_seen() -> bool:
             resolver = Resolver(tmp_path)
             versions = {resolver.resolve("a").version, resolver.resolve("b").version}
             assert len(versions) == 1
-            seen |= versions
+            seen.extend(versions)
+            return len(seen) >= 60 and set(seen) == {1, 2}
+
+        eventually(both_seen, "both versions are seen, many times", poll_s=0)
     finally:
+        done.set()
         thread.join()
-    assert seen == {1, 2}

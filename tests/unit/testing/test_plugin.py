@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waits import WAIT_S_MAX
 
 DOC = Path(__file__).parents[3] / "docs" / "testing.md"
 BLOCK = re.compile(r"```python file=(\S+)\n(.*?)```", re.DOTALL)
@@ -15,7 +16,7 @@ BLOCK = re.compile(r"```python file=(\S+)\n(.*?)```", re.DOTALL)
 
 def run_pytest(directory: Path, *args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *args]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=90, check=False)
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False)
 
 
 def test_the_worked_example_of_the_docs_passes_as_it_stands(tmp_path: Path) -> None:
