@@ -26,7 +26,7 @@ def worker(bootstrap: str, topic: str, booked: list[str], crash_at: str | None =
     consumer.subscribe([topic])
     try:
         while PAYMENTS[-1] not in booked:
-            message = consumer.poll(30)
+            message = consumer.poll(60)
             if message is None:
                 return
             payment = message.value().decode()

@@ -30,7 +30,7 @@ def worker(bootstrap: str, payments: str, receipts: str, count: int, crash_at: s
     consumer.subscribe([payments])
     try:
         for _ in range(count):
-            message = consumer.poll(30)
+            message = consumer.poll(60)
             if message is None:
                 return
             producer.begin_transaction()
@@ -66,7 +66,7 @@ def run(bootstrap: str) -> None:
         }
     )
     reader.subscribe([receipts])
-    found = [message.value().decode() for message in reader.consume(len(PAYMENTS), timeout=30)]
+    found = [message.value().decode() for message in reader.consume(len(PAYMENTS), timeout=60)]
     found += [message.value().decode() for message in reader.consume(1, timeout=1)]
     reader.close()
     print(f"receipts: {', '.join(found)}")

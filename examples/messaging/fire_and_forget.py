@@ -14,7 +14,7 @@ READINGS = 1_000
 def run(bootstrap: str) -> None:
     topic = make_topic(bootstrap, "readings")
     producer = Producer({"bootstrap.servers": bootstrap, "acks": 0})
-    producer.list_topics(topic, timeout=20)  # connected, as a sender that runs for long is
+    producer.list_topics(topic, timeout=60)  # connected, as a sender that runs for long is
     began = time.perf_counter()
     for number in range(READINGS):
         producer.produce(topic, f"temperature {number % 30}")
@@ -24,7 +24,7 @@ def run(bootstrap: str) -> None:
     producer.flush()  # only so that this program does not end before they have left it
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
-    arrived = consumer.consume(READINGS, timeout=20)
+    arrived = consumer.consume(READINGS, timeout=60)
     consumer.close()
     print(f"{len(arrived)} arrived; nobody would have been told of any that did not")
 

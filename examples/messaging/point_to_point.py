@@ -21,7 +21,7 @@ def work(bootstrap: str, topic: str, name: str, done: list[tuple[str, str]], all
     consumer.subscribe([topic])
     while len(consumer.assignment()) != 4 // WORKERS:  # until the work is shared out
         consumer.poll(0.05)
-    all_joined.wait(30)
+    all_joined.wait(60)
     while len(done) < JOBS:
         message = consumer.poll(0.1)
         if message is not None and message.error() is None:
@@ -39,7 +39,7 @@ def run(bootstrap: str) -> None:
     ]
     for worker in workers:
         worker.start()
-    all_joined.wait(30)
+    all_joined.wait(60)
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(JOBS):
         producer.produce(topic, f"job-{number}", partition=number % 4)

@@ -21,7 +21,7 @@ def subscribe(bootstrap: str, topic: str, name: str) -> list[str]:
         {"bootstrap.servers": bootstrap, "group.id": f"{topic}-{name}", "auto.offset.reset": "earliest"}
     )
     consumer.subscribe([topic])
-    received = [message.value().decode() for message in consumer.consume(len(EVENTS), timeout=30)]
+    received = [message.value().decode() for message in consumer.consume(len(EVENTS), timeout=60)]
     consumer.close()
     return received
 

@@ -37,7 +37,7 @@ class Client:
         self._producer = Producer({"bootstrap.servers": bootstrap})
         # It reads replies from now on; it needs no group, since nobody shares them with it.
         self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
-        end = self._consumer.get_watermark_offsets(TopicPartition(replies, 0), timeout=20)[1]
+        end = self._consumer.get_watermark_offsets(TopicPartition(replies, 0), timeout=60)[1]
         self._consumer.assign([TopicPartition(replies, 0, end)])
 
     def ask(self, question: str) -> str:
