@@ -70,7 +70,8 @@ def _run(how: How) -> str:
         "delay before a group's first rebalance. Clients run on the same "
         "cores as the brokers. Figures are medians; a ratio is "
         "Headrace/Kafka, in parentheses the lowest and highest of the single rounds. Where only Headrace was "
-        "measured, the ratio is to the lighter case in square brackets, and the median of the rounds' ratios. "
+        "measured, the ratio is to the lighter case, or to the job by hand on the same broker, in square brackets, "
+        "and the median of the rounds' ratios. "
         "Starting Kafka does not count the formatting of its directory."
     )
 

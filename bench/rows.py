@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import compaction
+import first_table
 import partitions
 import pipeline
 import stored
@@ -103,6 +104,10 @@ def _megabytes(value: float) -> str:
     return f"{value:,.0f} MB"
 
 
+def _cores(value: float) -> str:
+    return f"{value:.2f} cores"
+
+
 def _count(value: float) -> str:
     return f"{value:,.0f}"
 
@@ -190,6 +195,7 @@ def rows(book: Book, *, stored_gb: float, partition_count: int) -> list[Row]:
         *_partition_rows(book, partition_count),
         *_compaction_rows(book),
         *_pipeline_rows(book),
+        *_first_table_rows(book),
     ]
     return [row for row in every if row.values]
 
@@ -272,6 +278,27 @@ def _pipeline_rows(book: Book) -> Iterator[Row]:
     values = book.values(pipeline.QUERY, HEADRACE, "seconds")
     label = "headrace table query of what the pipeline wrote"
     yield Row(label=label, base=[], values=values, show=_seconds, target=Target(1.0, False, "s"))
+
+
+def _first_table_rows(book: Book) -> Iterator[Row]:
+    """Against the same job in plain PySpark; twenty nodes by themselves."""
+    for workload, label in (
+        (first_table.SHOP, "first table: the shop example, cold, to its end"),
+        (first_table.ONE, f"first table: one node, {first_table.VISITS:,} events, cold, to its end"),
+        (first_table.AGAIN, f"· started again, {first_table.VISITS:,} new events"),
+    ):
+        for figure, text, target in (("seconds", label, Target(0.7, False)), ("cpu_s", "· CPU of the job", None)):
+            base, values = (book.values(workload, side, figure) for side in (first_table.BY_HAND, HEADRACE))
+            yield Row(label=text, base=base, values=values, show=_seconds, target=target, base_name=first_table.BY_HAND)
+    for figure, label, show, target in (
+        ("seconds", f"20 nodes over one topic, {first_table.VISITS:,} events, cold, to their end", _seconds, None),
+        ("cpu_s", "· CPU of the job", _seconds, None),
+        ("batch_ms", "· streaming: time per batch, median of the nodes", _millis, None),
+        ("rss_mb", "· streaming: memory of Python and the JVM", _megabytes, None),
+        ("idle_cores", "· streaming: CPU while idle", _cores, Target(0.5, False, "cores")),
+    ):
+        values = book.values(first_table.TWENTY, HEADRACE, figure)
+        yield Row(label=label, base=[], values=values, show=show, target=target)
 
 
 def _pair(book: Book, workload: str, label: str, lighter: str, heavier: str) -> Iterator[Row]:

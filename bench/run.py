@@ -17,6 +17,7 @@ import clients
 import compaction
 import compare_rows
 import coordinated
+import first_table
 import partitions
 import pipeline
 import report
@@ -39,6 +40,7 @@ NAMES = (
     partitions.NAME,
     compaction.NAME,
     pipeline.NAME,
+    *first_table.NAMES,
 )
 COMPARED = {*compare_rows.NAMES, *clients.NAMES, *coordinated.NAMES}
 QUICK = {
@@ -49,6 +51,7 @@ QUICK = {
     "stored_gb": 0.1,
     "partitions": 500,
     "pipeline_rows": 300_000,
+    "shop_events": 9_000,
 }
 FULL = {
     "rounds": 3,
@@ -58,6 +61,7 @@ FULL = {
     "stored_gb": 5.0,
     "partitions": 10_000,
     "pipeline_rows": 6_000_000,
+    "shop_events": 90_000,
 }
 
 
@@ -136,6 +140,10 @@ def _run_stages(tools: shared_tools.SharedTools, book: Book, workspace: Workspac
     if pipeline.NAME in chosen.wanted:
         stages[pipeline.NAME] = lambda: pipeline.run(
             tools, book, workspace, rounds=chosen.rounds, rows=chosen.pipeline_rows
+        )
+    if chosen.wanted & set(first_table.NAMES):
+        stages[first_table.STAGE] = lambda: first_table.run(
+            book, workspace, chosen.wanted, rounds=chosen.rounds, shop_events=chosen.shop_events
         )
     for name, stage in stages.items():
         print(f"{name}", flush=True)
