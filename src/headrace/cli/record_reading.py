@@ -6,7 +6,6 @@ came for a while, or when the broker stays away, which is an error. A partition 
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +43,7 @@ class RecordReading:
     def __init__(self, reach: "Reach", plan: ReadPlan) -> None:
         from confluent_kafka import Consumer
 
+        from headrace.cli.kafka import group_positions
         from headrace.cli.kafka.client_settings import consumer_settings, make_client
 
         self._plan = plan
@@ -51,14 +51,11 @@ class RecordReading:
         self._refusal: OperatorError | None = None
         self._open = set(plan.ends or ())  # partitions whose end has not been reached
         self._at_end: set[Place] = set()
-        self._assigned: set[Place] = set()
         self.count = 0
         self._stopped = False
         own = {
             "group.id": plan.group or "headrace-consume",
-            "enable.auto.commit": plan.group is not None,
-            "enable.auto.offset.store": False,
-            "enable.partition.eof": True,
+            "enable.auto.commit": plan.group is not None and reach.properties.get("enable.auto.commit") != "false",
             "auto.offset.reset": plan.group_from if plan.group else "error",
             "isolation.level": "read_uncommitted" if plan.uncommitted else "read_committed",
             "allow.auto.create.topics": False,
@@ -68,8 +65,9 @@ class RecordReading:
             "error_cb": self._on_error,
             "log_level": 0,
         }
-        settings = {**consumer_settings(reach.client_settings()), **own}
+        settings = {**consumer_settings(reach.client_settings()), **group_positions.SETTINGS, **own}
         self._consumer: Consumer = make_client("headrace", Consumer, settings)
+        self._positions = group_positions.GroupPositions(self._consumer, settings)
 
     def stop(self) -> None:
         """From any thread: `batches` ends within a moment."""
@@ -92,16 +90,17 @@ class RecordReading:
         last = time.monotonic()
         while not self._stopped and not self._finished():
             if plan.limit is not None and self.count >= plan.limit:
+                self._positions.settle()
                 return
             messages = take(self._consumer, BATCH_MAX, POLL_S)
             now = time.monotonic()
-            found, read = self._sorted_out(messages)
+            found, done = self._sorted_out(messages)
             if found:
                 self.count += len(found)
                 yield found
-            if read:
+            self._positions.shown(done)
+            if any(message.error() is None for message in done):
                 last = now
-                self._store(read)
             elif plan.quiet_s_max is not None and now - last > plan.quiet_s_max:
                 return
             self._check_broker(now)
@@ -111,7 +110,7 @@ class RecordReading:
 
         plan = self._plan
         if plan.starts is None:
-            self._consumer.subscribe(list(plan.topics), on_assign=self._on_assign, on_revoke=self._on_revoke)
+            self._positions.subscribe(list(plan.topics), on_assign=self._on_assign)
             return
         places = {place: at for place, at in plan.starts.items() if plan.ends is None or at < plan.ends[place]}
         self._open &= set(places)
@@ -120,25 +119,20 @@ class RecordReading:
     def _finished(self) -> bool:
         plan = self._plan
         if plan.group is not None:
-            return not plan.follow and bool(self._assigned) and self._assigned <= self._at_end
+            assigned = self._positions.assigned
+            return not plan.follow and bool(assigned) and assigned <= self._at_end
         return plan.ends is not None and not self._open
 
     def _on_assign(self, consumer: Any, places: list[Any]) -> None:
-        self._assigned = {(each.topic, each.partition) for each in places}
-        self._at_end.clear()
+        self._at_end -= {(each.topic, each.partition) for each in places}
 
-    def _on_revoke(self, consumer: Any, places: list[Any]) -> None:
-        with suppress(Exception):  # whoever gets the partitions next reads again what could not be committed
-            consumer.commit(asynchronous=False)
-        self._assigned -= {(each.topic, each.partition) for each in places}
-
-    def _sorted_out(self, messages: list[Any]) -> "tuple[list[Shown], dict[Place, int]]":
-        """The wanted records, and how far each partition has been read."""
+    def _sorted_out(self, messages: list[Any]) -> tuple[list[Shown], list[Any]]:
+        """The wanted records, and the messages up to which everything has been dealt with when those are shown."""
         from confluent_kafka import KafkaError
 
         plan = self._plan
         found: list[Shown] = []
-        read: dict[Place, int] = {}
+        done: list[Any] = []
         room = None if plan.limit is None else plan.limit - self.count
         for message in messages:
             error = message.error()
@@ -147,6 +141,7 @@ class RecordReading:
                 if error.code() == KafkaError._PARTITION_EOF:
                     self._at_end.add(place)
                     self._open.discard(place)
+                    done.append(message)
                     continue
                 raise self._explained(error, message)
             self._away_since = None
@@ -160,18 +155,10 @@ class RecordReading:
                     continue
             self._at_end.discard(place)
             record = shown(message)
-            read[place] = offset + 1
+            done.append(message)
             if plan.wanted is None or plan.wanted(record):
                 found.append(record)
-        return found, read
-
-    def _store(self, read: "dict[Place, int]") -> None:
-        from confluent_kafka import KafkaException, TopicPartition
-
-        if self._plan.group is None:
-            return
-        with suppress(KafkaException):  # taken away meanwhile: its next reader shows these again
-            self._consumer.store_offsets(offsets=[TopicPartition(*place, at) for place, at in read.items()])
+        return found, done
 
     def _explained(self, error: Any, message: Any) -> OperatorError:
         from confluent_kafka import KafkaError

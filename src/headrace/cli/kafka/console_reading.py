@@ -1,14 +1,13 @@
 """The console consumer's loop: reads, prints, commits what was printed, and ends for one of several reasons.
 
-An offset is stored only after its record was printed, so a reader that is stopped loses nothing.
+A position moves only behind a record that was printed, so a reader that is stopped loses nothing.
 """
 
 import signal
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -21,9 +20,11 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from headrace.cli.kafka import group_positions
 from headrace.cli.kafka.broker_watch import BrokerWatch
 from headrace.cli.kafka.client_settings import consumer_settings, make_client
 from headrace.cli.kafka.consuming import close, take
+from headrace.cli.kafka.group_positions import GroupPositions, is_end
 from headrace.cli.kafka.message_formats import Format, Shown
 from headrace.cli.kafka.tool import ToolError, stop_printing
 
@@ -54,9 +55,9 @@ class ConsoleReading:
         self._stopped_by = 0
         self._count = 0
         self._watch = BrokerWatch(properties)
-        settings = consumer_settings(properties) | {"enable.auto.offset.store": False, "error_cb": self._watch.on_error}
-        self._commits = str(settings.get("enable.auto.commit", "true")).lower() == "true"
+        settings = consumer_settings(properties) | group_positions.SETTINGS | {"error_cb": self._watch.on_error}
         self._consumer: Consumer = make_client(NAME, Consumer, settings)
+        self._positions = GroupPositions(self._consumer, settings)
 
     def run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -81,7 +82,7 @@ class ConsoleReading:
             at = _PLACES[plan.start] if isinstance(plan.start, str) else plan.start
             self._consumer.assign([TopicPartition(plan.topic, plan.partition, at)])
         else:
-            self._consumer.subscribe([plan.topic if plan.topic is not None else "^" + str(plan.pattern).lstrip("^")])
+            self._positions.subscribe([plan.topic if plan.topic is not None else "^" + str(plan.pattern).lstrip("^")])
 
     def _check_partition(self, topic: str, partition: int) -> None:
         """A partition that is not there would be waited for without a word."""
@@ -102,6 +103,7 @@ class ConsoleReading:
         while not self._stopped_by:
             left = BATCH_MAX if plan.messages_max is None else min(BATCH_MAX, plan.messages_max - self._count)
             if left <= 0:
+                self._positions.settle()
                 return
             messages = take(self._consumer, left, _POLL_S)
             now = time.monotonic()
@@ -112,38 +114,38 @@ class ConsoleReading:
             self._watch.check(f"what was printed was {self._count} messages")
 
     def _print(self, messages: list[Any]) -> int:
-        """Prints and stores; returns how many records there were."""
-        out = sys.stdout.buffer
-        printed = []
+        """Prints, and returns how many records there were."""
+        before = self._count
+        done: list[Any] = []
         for message in messages:
-            error = message.error()
-            if error is not None:
-                self._explain(error)
-                continue
-            self._watch.seen()
             try:
-                out.write(self._shape(_shown(message)))
-            except ToolError as fault:
-                if not self._plan.skip_errors:
-                    raise
-                print(f"Error processing message, skipping this message: {fault}", file=sys.stderr)
-            self._count += 1
-            printed.append(message)
-        if printed:
-            out.flush()
-            if self._commits and self._plan.partition is None:
-                self._store(printed)
-        return len(printed)
+                if not is_end(message):
+                    self._print_one(message)
+            except ToolError:
+                self._printed(done)
+                raise
+            done.append(message)
+        self._printed(done)
+        return self._count - before
 
-    def _store(self, messages: list[Any]) -> None:
-        ends = {(each.topic(), each.partition()): each.offset() + 1 for each in messages}
-        # A partition may have been taken away meanwhile: its next owner prints these again.
-        with suppress(KafkaException):
-            self._consumer.store_offsets(offsets=[TopicPartition(*where, end) for where, end in ends.items()])
+    def _printed(self, messages: list[Any]) -> None:
+        sys.stdout.buffer.flush()  # nothing counts as printed if nobody reads any more
+        self._positions.shown(messages)
 
-    def _explain(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._PARTITION_EOF:
-            return
+    def _print_one(self, message: Any) -> None:
+        error = message.error()
+        if error is not None:
+            self._explain(error)
+        self._watch.seen()
+        try:
+            sys.stdout.buffer.write(self._shape(_shown(message)))
+        except ToolError as fault:
+            if not self._plan.skip_errors:
+                raise
+            print(f"Error processing message, skipping this message: {fault}", file=sys.stderr)
+        self._count += 1
+
+    def _explain(self, error: KafkaError) -> NoReturn:
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
             what = self._plan.topic or self._plan.pattern
             where = "" if self._plan.partition is None else f", partition {self._plan.partition}"

@@ -107,6 +107,7 @@ class _Reading:
     def __init__(self, given: Given, properties: dict[str, str]) -> None:
         from confluent_kafka import Consumer
 
+        from headrace.cli.kafka import group_positions
         from headrace.cli.kafka.broker_watch import BrokerWatch
         from headrace.cli.kafka.client_metrics import ClientMetrics
         from headrace.cli.kafka.client_settings import consumer_settings, make_client
@@ -114,10 +115,12 @@ class _Reading:
         self._given = given
         self._watch = BrokerWatch(properties)
         self._metrics = ClientMetrics() if given.has("print-metrics") else None
-        settings = {**_EAGER, **consumer_settings(properties), "error_cb": self._watch.on_error}
+        settings = _EAGER | consumer_settings(properties) | group_positions.SETTINGS
+        settings["error_cb"] = self._watch.on_error
         if self._metrics is not None:
             settings |= self._metrics.settings()
         self._consumer = make_client(NAME, Consumer, settings)
+        self._positions = group_positions.GroupPositions(self._consumer, settings)
         self._records = self._bytes = 0
         self._joining_since: int | None = _ms()
         self._joined_ms = self._joined_ms_since_line = 0
@@ -148,7 +151,7 @@ class _Reading:
         given = self._given
         wanted, timeout_ms = given.one("messages"), given.one("timeout")
         topics = [given.one("topic") or "^" + given.one("include").lstrip("^")]
-        self._consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked)
+        self._positions.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked)
         last = line_at = _ms()
         at_line = (0, 0)
         while self._records < wanted and _ms() - last <= timeout_ms:
@@ -169,15 +172,18 @@ class _Reading:
             )
 
     def _count(self, messages: list[Any]) -> int:
+        from headrace.cli.kafka.group_positions import is_end
+
         before = self._records
         for message in messages:
             error = message.error()
             if error is not None:
-                if error.retriable():
+                if is_end(message) or error.retriable():
                     continue
                 raise ToolError(f"{NAME}: {error.str()}")
             self._records += 1
             self._bytes += len(message.key() or b"") + len(message)
+        self._positions.shown(messages)
         return self._records - before
 
     def _assigned(self, consumer: Any, partitions: list[Any]) -> None:

@@ -1,7 +1,6 @@
 """`kafka-verifiable-consumer.sh`: reads as a group, and says what it got, was given, gave up and committed."""
 
 import signal
-from contextlib import suppress
 from typing import Any
 
 from headrace.cli.kafka import tool
@@ -82,17 +81,16 @@ class _Reading:
     def __init__(self, given: Given, properties: dict[str, str]) -> None:
         from confluent_kafka import Consumer
 
+        from headrace.cli.kafka import group_positions
         from headrace.cli.kafka.broker_watch import BrokerWatch
         from headrace.cli.kafka.client_settings import consumer_settings, make_client
 
         self._given = given
         self._watch = BrokerWatch(properties)
-        settings = consumer_settings(properties) | {
-            "enable.auto.offset.store": False,
-            "error_cb": self._watch.on_error,
-            "on_commit": self._committed,
-        }
+        settings = consumer_settings(properties) | group_positions.SETTINGS
+        settings |= {"error_cb": self._watch.on_error, "on_commit": self._committed}
         self._consumer = make_client(NAME, Consumer, settings)
+        self._positions = group_positions.GroupPositions(self._consumer, settings)
         self._commits = not given.has("enable-autocommit")
         self._count = 0
         self._unanswered = 0  # commits that are on their way
@@ -104,9 +102,7 @@ class _Reading:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
         say("startup_complete")
-        self._consumer.subscribe(
-            [self._given.one("topic")], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
-        )
+        self._positions.subscribe([self._given.one("topic")], on_assign=self._assigned, on_revoke=self._revoked)
         wanted = self._given.one("max-messages")
         try:
             while not self._stopped and (wanted < 0 or self._count < wanted):
@@ -122,18 +118,23 @@ class _Reading:
         return 0
 
     def _take(self, messages: list[Any]) -> None:
-        from headrace.cli.kafka.events import say
+        from headrace.cli.kafka.group_positions import is_end
 
         by_place: dict[Place, list[Any]] = {}
         for message in messages:
             if message.error() is not None:
-                if message.error().retriable():
+                if is_end(message) or message.error().retriable():
                     continue
                 raise ToolError(f"{NAME}: {message.error().str()}")
             by_place.setdefault((message.topic(), message.partition()), []).append(message)
-        if not by_place:
-            return
-        self._watch.seen()
+        if by_place:
+            self._watch.seen()
+            self._tell(by_place)
+        self._positions.shown(messages)
+
+    def _tell(self, by_place: dict[Place, list[Any]]) -> None:
+        from headrace.cli.kafka.events import say
+
         summaries = []
         for (topic, partition), records in by_place.items():
             span = {"minOffset": records[0].offset(), "maxOffset": records[-1].offset()}
@@ -144,20 +145,16 @@ class _Reading:
                     say("record_data", key=_text(each.key()), value=_text(each.value()), **where)
             self._count += len(records)
         say("records_consumed", count=sum(map(len, by_place.values())), partitions=summaries)
-        self._commit({place: records[-1].offset() + 1 for place, records in by_place.items()})
+        if self._commits:
+            self._commit({place: records[-1].offset() + 1 for place, records in by_place.items()})
 
     def _commit(self, ends: dict[Place, int]) -> None:
         """Commits in the background: a broker that went away must not hold up the end of the tool."""
-        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka import TopicPartition
 
         places = [TopicPartition(topic, partition, end) for (topic, partition), end in ends.items()]
-        if self._commits:
-            self._consumer.commit(offsets=places, asynchronous=True)
-            self._unanswered += 1
-            return
-        # A partition may have been taken away meanwhile; its next owner reads these again.
-        with suppress(KafkaException):
-            self._consumer.store_offsets(offsets=places)
+        self._consumer.commit(offsets=places, asynchronous=True)
+        self._unanswered += 1
 
     def _committed(self, error: Any, places: list[Any]) -> None:
         from headrace.cli.kafka.events import say
