@@ -153,12 +153,9 @@ def test_a_setting_that_nobody_knows_is_said_and_the_rest_goes_on(bootstrap: str
 def test_an_unknown_topic_is_named(start_headrace: StartHeadrace) -> None:
     broker = start_headrace({"auto.create.topics.enable": "false"})
     here = ("--bootstrap-server", broker.bootstrap, "--topic", "no-such-topic")
-    reader = run("kafka-console-consumer.sh", *here, "--timeout-ms", WAIT_MS_MAX)
+    reader = run("kafka-console-consumer.sh", *here, "--timeout-ms", 500)
     assert reader.exit == 1
-    assert "The broker has no topic no-such-topic; create it with kafka-topics.sh --create" in reader.err
-    reader = run("kafka-console-consumer.sh", *here, "--partition", 3, "--timeout-ms", WAIT_MS_MAX)
-    assert reader.exit == 1
-    assert "The broker has no partition 3 of topic no-such-topic" in reader.err
+    assert "Topic no-such-topic did not exist for 500 ms; nothing was read" in reader.err
     quick = ("--producer-property", "delivery.timeout.ms=1500")
     writer = run("kafka-console-producer.sh", *here, *quick, stdin="lost?\n")
     assert writer.exit == 1

@@ -78,6 +78,8 @@ def consume(
 ) -> None:
     """Print the records of topics: all that there are, or with --follow those that come.
 
+    With --follow a topic that does not exist yet is waited for, and then read from its beginning.
+
     \b
     --where takes an expression over topic, partition, offset, timestamp, key, value (JSON as what it
     holds), text (the value as text), headers and size:
@@ -173,7 +175,8 @@ def _plan(
     if follow and stop is not None:
         raise click.UsageError("--follow has no end; leave out --to")
     with reach.cluster() as cluster:
-        names = chosen_topics(cluster, topics)
+        missing = _missing(cluster, topics) if follow else []
+        names = chosen_topics(cluster, [name for name in topics if name not in missing])
         if group is not None:
             if partitions or stop is not None or first.kind not in ("beginning", "end"):
                 raise click.UsageError(
@@ -182,7 +185,8 @@ def _plan(
                 )
             reset = "latest" if start is not None and first.kind == "end" else "earliest"
             return ReadPlan(
-                topics=tuple(names),
+                topics=(*names, *missing),
+                missing=tuple(missing),
                 group=group,
                 group_from=reset,
                 follow=follow,
@@ -197,7 +201,9 @@ def _plan(
         if not follow:
             ends = resolved(cluster, places, last or parse_moment("end", now))
         return ReadPlan(
-            topics=tuple(names),
+            topics=(*names, *missing),
+            missing=tuple(missing),
+            partitions=partitions,
             starts=starts,
             ends=ends,
             follow=follow,
@@ -208,14 +214,27 @@ def _plan(
         )
 
 
+def _missing(cluster: "Cluster", names: tuple[str, ...]) -> list[str]:
+    """Topics that do not exist yet, and are waited for: to follow one is to expect what is still to come."""
+    from headrace.cli.kafka.topic_facts import topic_names
+    from headrace.cli.names import is_pattern, near_name
+
+    known = topic_names(cluster)
+    missing = [name for name in dict.fromkeys(names) if name not in known and not is_pattern(name)]
+    for name in missing:
+        near = near_name(name, known)
+        hint = f"did you mean {near}?" if near else f"`headrace topic create {name}` creates it"
+        click.echo(f"headrace: topic {name} does not exist yet; waiting for it; {hint}", err=True)
+    return missing
+
+
 def _places(cluster: "Cluster", names: list[str], partitions: tuple[int, ...]) -> "list[Place]":
     from headrace.cli.kafka.offset_lookup import leaders
-    from headrace.core.errors import OperatorError
+    from headrace.cli.record_reading import no_partition
 
     known = sorted(leaders(cluster, names))
     for number in partitions:
         for name in names:
             if (name, number) not in known:
-                count = sum(topic == name for topic, _ in known)
-                raise OperatorError(f"{name} has no partition {number}; it has {count}, counted from 0")
+                raise no_partition(name, number, sum(topic == name for topic, _ in known))
     return [place for place in known if not partitions or place[1] in partitions]

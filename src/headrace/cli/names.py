@@ -18,9 +18,18 @@ _WILD = frozenset("*?[")
 
 def missing_name(kind: str, name: str, known: Iterable[str], remedy: str, also: str = "") -> OperatorError:
     """`also` is said beside what was probably meant."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    hint = f"did you mean {near[0]}?{also}" if near else remedy
+    near = near_name(name, known)
+    hint = f"did you mean {near}?{also}" if near else remedy
     return OperatorError(f"{kind} {name} does not exist; {hint}")
+
+
+def near_name(name: str, known: Iterable[str]) -> str | None:
+    """What was probably meant."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
+
+
+def is_pattern(name: str) -> bool:
+    return bool(_WILD & set(name))
 
 
 def check_topics(cluster: "Cluster", names: Sequence[str], remedy: str = "`headrace topic list` shows all") -> None:
@@ -51,7 +60,7 @@ def _chosen(kind: str, known: list[str], given: Sequence[str], remedy: str, miss
     for name in given:
         if name in known:
             found[name] = None
-        elif _WILD & set(name):
+        elif is_pattern(name):
             matches = [each for each in known if fnmatch.fnmatchcase(each, name)]
             if not matches and not missing_ok:
                 raise OperatorError(f"no {kind} matches {name!r}; {remedy}")

@@ -1,7 +1,8 @@
 """Reading records for a person: from which offsets, up to where, which are wanted, and when it is enough.
 
 The loop ends at the end that the topic had when it began (or never, to follow it), after so many records, when nothing
-came for a while, or when the broker stays away, which is an error. A partition is never jumped over in silence.
+came for a while, or when the broker stays away, which is an error. A partition is never jumped over in silence. A topic
+that did not exist at the beginning is read whole as soon as it does.
 """
 
 import time
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
 
 BATCH_MAX = 500
 POLL_S = 0.1
+LOOK_EVERY_S = 0.5  # for topics that do not exist yet
+ANSWER_S_MAX = 5.0
 AWAY_S_MAX = 30.0  # a broker that does not come back within this ends it
+
+
+def no_partition(topic: str, number: int, count: int) -> OperatorError:
+    return OperatorError(f"{topic} has no partition {number}; it has {count}, counted from 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +33,8 @@ class ReadPlan:
     """Either `starts`, or a `group` that reads `topics`."""
 
     topics: tuple[str, ...]
+    missing: tuple[str, ...] = ()  # those of the topics that do not exist yet
+    partitions: tuple[int, ...] = ()  # of those; none: all
     starts: "Mapping[Place, int] | None" = None
     ends: "Mapping[Place, int] | None" = None  # None: follow
     group: str | None = None
@@ -51,6 +60,8 @@ class RecordReading:
         self._refusal: OperatorError | None = None
         self._open = set(plan.ends or ())  # partitions whose end has not been reached
         self._at_end: set[Place] = set()
+        self._missing = set(plan.missing)
+        self._look_at = 0.0
         self.count = 0
         self._stopped = False
         own = {
@@ -68,6 +79,7 @@ class RecordReading:
         settings = {**consumer_settings(reach.client_settings()), **group_positions.SETTINGS, **own}
         self._consumer: Consumer = make_client("headrace", Consumer, settings)
         self._positions = group_positions.GroupPositions(self._consumer, settings)
+        self._positions.from_beginning |= self._missing
 
     def stop(self) -> None:
         """From any thread: `batches` ends within a moment."""
@@ -104,6 +116,9 @@ class RecordReading:
             elif plan.quiet_s_max is not None and now - last > plan.quiet_s_max:
                 return
             self._check_broker(now)
+            if self._missing and plan.group is None and now >= self._look_at:
+                self._look_at = now + LOOK_EVERY_S
+                self._look_for_missing()
 
     def _begin(self) -> None:
         from confluent_kafka import TopicPartition
@@ -116,6 +131,23 @@ class RecordReading:
         self._open &= set(places)
         self._consumer.assign([TopicPartition(*place, at) for place, at in places.items()])
 
+    def _look_for_missing(self) -> None:
+        from confluent_kafka import KafkaException, TopicPartition
+
+        for topic in tuple(self._missing):
+            try:
+                found = self._consumer.list_topics(topic, timeout=ANSWER_S_MAX).topics[topic]
+            except KafkaException:
+                return  # the broker is away: that is watched elsewhere
+            self._away_since = None
+            if found.error is not None or not found.partitions:
+                continue
+            self._missing.discard(topic)
+            wanted = self._plan.partitions or tuple(found.partitions)
+            if absent := set(wanted) - set(found.partitions):
+                raise no_partition(topic, min(absent), len(found.partitions))
+            self._consumer.incremental_assign([TopicPartition(topic, number, 0) for number in wanted])
+
     def _finished(self) -> bool:
         plan = self._plan
         if plan.group is not None:
@@ -125,6 +157,7 @@ class RecordReading:
 
     def _on_assign(self, consumer: Any, places: list[Any]) -> None:
         self._at_end -= {(each.topic, each.partition) for each in places}
+        self._missing -= {each.topic for each in places}
 
     def _sorted_out(self, messages: list[Any]) -> tuple[list[Shown], list[Any]]:
         """The wanted records, and the messages up to which everything has been dealt with when those are shown."""
@@ -143,6 +176,8 @@ class RecordReading:
                     self._open.discard(place)
                     done.append(message)
                     continue
+                if message.topic() in self._missing:
+                    continue  # librdkafka looks for the topics of a group itself
                 raise self._explained(error, message)
             self._away_since = None
             if room is not None and len(found) >= room:
@@ -180,7 +215,7 @@ class RecordReading:
 
         if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT) and self._away_since is None:
             self._away_since = time.monotonic()
-        elif error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID):
+        elif error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID) and not self._missing:
             named = ", ".join(self._plan.topics)
             self._refusal = OperatorError(
                 f"{named}: a topic was deleted while it was read; {self.count:,} records came"

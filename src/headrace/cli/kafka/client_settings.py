@@ -62,6 +62,7 @@ _ASSIGNORS = {
     "CooperativeStickyAssignor": "cooperative-sticky",
     "StickyAssignor": "roundrobin",  # librdkafka has no eager sticky one
 }
+METADATA_MS_MAX = 3_600_000  # librdkafka's bound
 _JAAS = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))')
 _UNKNOWN = re.compile(r'No such configuration property: "([^"]*)"')
 
@@ -74,6 +75,9 @@ def translated(properties: Mapping[str, str]) -> dict[str, Any]:
             found["queue.buffering.max.kbytes"] = max(1, _number(key, value) // 1024)
         elif key in ("send.buffer.bytes", "receive.buffer.bytes"):
             found[_RENAMED[key]] = max(0, _number(key, value))  # Java's -1, the system's default, is 0 here
+        elif key == "metadata.max.age.ms":
+            # librdkafka's setting of that name is only how long what it knows stays true.
+            found["topic.metadata.refresh.interval.ms"] = min(max(1, _number(key, value)), METADATA_MS_MAX)
         elif key == "partition.assignment.strategy":
             names = [each.strip().rpartition(".")[2] for each in value.split(",")]
             found[key] = ",".join(_ASSIGNORS.get(name, name) for name in names)

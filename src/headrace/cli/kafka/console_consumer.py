@@ -116,11 +116,12 @@ def run(args: list[str]) -> int:
     properties = gathered(given.one("consumer.config"), given.all("consumer-property"))
     start = start_offset(given)
     settings = consumer_properties(given, properties, bootstrap)
-    greet(bootstrap, properties)
+    missing = greet(bootstrap, properties, given.one("topic"))
     from headrace.cli.kafka.console_reading import ConsoleReading, Plan
 
     plan = Plan(
         topic=given.one("topic"),
+        topic_missing=missing,
         pattern=given.one("include"),
         partition=given.one("partition"),
         start=start,

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -15,8 +15,6 @@ from confluent_kafka import (
     TIMESTAMP_CREATE_TIME,
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
-    KafkaError,
-    KafkaException,
     TopicPartition,
 )
 
@@ -27,11 +25,11 @@ from headrace.cli.kafka.consuming import close, take
 from headrace.cli.kafka.group_positions import GroupPositions, is_end
 from headrace.cli.kafka.message_formats import Format, Shown
 from headrace.cli.kafka.tool import ToolError, stop_printing
+from headrace.cli.kafka.topic_wait import TopicWait
 
 NAME = "kafka-console-consumer.sh"
 BATCH_MAX = 500
 _POLL_S = 0.1
-_METADATA_S_MAX = 10.0
 _STAMPS = {TIMESTAMP_CREATE_TIME: "CreateTime", TIMESTAMP_LOG_APPEND_TIME: "LogAppendTime"}
 _PLACES = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
 
@@ -39,6 +37,7 @@ _PLACES = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     topic: str | None
+    topic_missing: bool = False  # it did not exist a moment ago
     pattern: str | None = None
     partition: int | None = None
     start: str | int = "latest"
@@ -58,13 +57,15 @@ class ConsoleReading:
         settings = consumer_settings(properties) | group_positions.SETTINGS | {"error_cb": self._watch.on_error}
         self._consumer: Consumer = make_client(NAME, Consumer, settings)
         self._positions = GroupPositions(self._consumer, settings)
+        self._wait = TopicWait(self._consumer, topic=plan.topic, pattern=plan.pattern)
+        self._last = time.monotonic()  # when a record came, or it began
 
     def run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
         try:
-            self._begin()
-            self._loop()
+            if self._begin():
+                self._loop()
         except BrokenPipeError:
             print("Unable to write to standard out, closing consumer.", file=sys.stderr)
             stop_printing()
@@ -75,43 +76,49 @@ class ConsoleReading:
             print("shutdown_complete", flush=True)
         return 128 + self._stopped_by if self._stopped_by else 0
 
-    def _begin(self) -> None:
+    def _begin(self) -> bool:
+        """False if it was stopped before the topic existed."""
         plan = self._plan
-        if plan.partition is not None and plan.topic is not None:
-            self._check_partition(plan.topic, plan.partition)
-            at = _PLACES[plan.start] if isinstance(plan.start, str) else plan.start
-            self._consumer.assign([TopicPartition(plan.topic, plan.partition, at)])
-        else:
-            self._positions.subscribe([plan.topic if plan.topic is not None else "^" + str(plan.pattern).lstrip("^")])
-
-    def _check_partition(self, topic: str, partition: int) -> None:
-        """A partition that is not there would be waited for without a word."""
-        try:
-            found = self._consumer.list_topics(topic, timeout=_METADATA_S_MAX).topics[topic]
-        except KafkaException as error:
-            self._consumer.poll(0)  # lets the watch hear why
-            self._watch.check("nothing was printed")
-            raise ToolError(f"{topic}: {error.args[0].str()}") from error
-        if found.error is None and partition in found.partitions:
-            return
-        has = f"it has {len(found.partitions)}" if found.partitions else "there is no such topic"
-        raise ToolError(f"The broker has no partition {partition} of topic {topic}: {has}")
+        if plan.topic is None:
+            self._positions.subscribe(["^" + str(plan.pattern).lstrip("^")])
+            return True
+        count = self._wait.until_there(plan.topic_missing, self._goes_on)
+        if not count:
+            if self._stopped_by:
+                return False
+            raise ToolError(f"Topic {plan.topic} did not exist for {plan.timeout_ms} ms; nothing was read")
+        self._last = time.monotonic()
+        if self._wait.was_missing:
+            self._positions.from_beginning.add(plan.topic)
+        if plan.partition is None:
+            self._positions.subscribe([plan.topic])
+            return True
+        if plan.partition >= count:  # it would be waited for without a word
+            raise ToolError(f"The broker has no partition {plan.partition} of topic {plan.topic}: it has {count}")
+        at = _PLACES[plan.start] if isinstance(plan.start, str) else plan.start
+        at = OFFSET_BEGINNING if self._wait.was_missing and at == OFFSET_END else at
+        self._consumer.assign([TopicPartition(plan.topic, plan.partition, at)])
+        return True
 
     def _loop(self) -> None:
         plan = self._plan
-        last = time.monotonic()
-        while not self._stopped_by:
+        while self._goes_on():
             left = BATCH_MAX if plan.messages_max is None else min(BATCH_MAX, plan.messages_max - self._count)
             if left <= 0:
                 self._positions.settle()
                 return
             messages = take(self._consumer, left, _POLL_S)
-            now = time.monotonic()
             if self._print(messages):
-                last = now
-            elif plan.timeout_ms is not None and plan.timeout_ms >= 0 and now - last > plan.timeout_ms / 1000:
-                return
-            self._watch.check(f"what was printed was {self._count} messages")
+                self._last = time.monotonic()
+            elif plan.topic is None and not self._positions.assigned:
+                self._wait.nothing_assigned()
+
+    def _goes_on(self) -> bool:
+        self._watch.check(f"what was printed was {self._count} messages")
+        timeout_ms = self._plan.timeout_ms
+        if timeout_ms is not None and timeout_ms >= 0 and time.monotonic() - self._last > timeout_ms / 1000:
+            return False
+        return not self._stopped_by
 
     def _print(self, messages: list[Any]) -> int:
         """Prints, and returns how many records there were."""
@@ -119,8 +126,7 @@ class ConsoleReading:
         done: list[Any] = []
         for message in messages:
             try:
-                if not is_end(message):
-                    self._print_one(message)
+                self._print_one(message)
             except ToolError:
                 self._printed(done)
                 raise
@@ -135,7 +141,12 @@ class ConsoleReading:
     def _print_one(self, message: Any) -> None:
         error = message.error()
         if error is not None:
-            self._explain(error)
+            if is_end(message):
+                return
+            if self._wait.heard(error):
+                self._positions.from_beginning.add(message.topic())
+                return
+            raise ToolError(f"Error processing message, terminating consumer process: {error.str()}")
         self._watch.seen()
         try:
             sys.stdout.buffer.write(self._shape(_shown(message)))
@@ -144,13 +155,6 @@ class ConsoleReading:
                 raise
             print(f"Error processing message, skipping this message: {fault}", file=sys.stderr)
         self._count += 1
-
-    def _explain(self, error: KafkaError) -> NoReturn:
-        if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
-            what = self._plan.topic or self._plan.pattern
-            where = "" if self._plan.partition is None else f", partition {self._plan.partition}"
-            raise ToolError(f"The broker has no topic {what}{where}; create it with kafka-topics.sh --create")
-        raise ToolError(f"Error processing message, terminating consumer process: {error.str()}")
 
     def _stop(self, number: int, frame: object) -> None:
         self._stopped_by = number

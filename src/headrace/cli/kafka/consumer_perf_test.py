@@ -111,6 +111,7 @@ class _Reading:
         from headrace.cli.kafka.broker_watch import BrokerWatch
         from headrace.cli.kafka.client_metrics import ClientMetrics
         from headrace.cli.kafka.client_settings import consumer_settings, make_client
+        from headrace.cli.kafka.topic_wait import TopicWait
 
         self._given = given
         self._watch = BrokerWatch(properties)
@@ -121,6 +122,7 @@ class _Reading:
             settings |= self._metrics.settings()
         self._consumer = make_client(NAME, Consumer, settings)
         self._positions = group_positions.GroupPositions(self._consumer, settings)
+        self._wait = TopicWait(self._consumer, topic=given.one("topic"), pattern=given.one("include"))
         self._records = self._bytes = 0
         self._joining_since: int | None = _ms()
         self._joined_ms = self._joined_ms_since_line = 0
@@ -178,7 +180,7 @@ class _Reading:
         for message in messages:
             error = message.error()
             if error is not None:
-                if is_end(message) or error.retriable():
+                if is_end(message) or error.retriable() or self._wait.heard(error):
                     continue
                 raise ToolError(f"{NAME}: {error.str()}")
             self._records += 1

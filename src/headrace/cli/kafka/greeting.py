@@ -3,17 +3,22 @@
 from collections.abc import Mapping
 
 from headrace.cli.kafka.addresses import await_broker, wait_s_of
+from headrace.protocol.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 
 
-def greet(bootstrap: str, properties: Mapping[str, str]) -> None:
-    """Returns once a broker has answered over TLS and after the login, where there are such; or says why not."""
+def greet(bootstrap: str, properties: Mapping[str, str], topic: str | None = None) -> bool:
+    """Returns once a broker has answered over TLS and after the login, where there are such; or says why not.
+
+    True if the topic is known not to exist. Nothing is created by asking.
+    """
     if not _is_known(properties):
         await_broker(bootstrap, wait_s_of(properties))
-        return
+        return False
     from headrace.cli.kafka.cluster import Cluster
 
     with Cluster(bootstrap, properties) as cluster:
-        cluster.metadata([])
+        answer = cluster.metadata([] if topic is None else [topic])
+        return any(each.error_code == UNKNOWN_TOPIC_OR_PARTITION for each in answer.topics)
 
 
 def _is_known(properties: Mapping[str, str]) -> bool:

@@ -53,8 +53,8 @@ def run(args: list[str]) -> int:
     from headrace.cli.kafka.greeting import greet
 
     properties = load(given.one("consumer.config")) if given.has("consumer.config") else {}
-    greet(given.one("bootstrap-server"), properties)
-    return _Reading(given, consumer_properties(given, properties)).run()
+    missing = greet(given.one("bootstrap-server"), properties, given.one("topic"))
+    return _Reading(given, consumer_properties(given, properties)).run(missing)
 
 
 def consumer_properties(given: Given, properties: dict[str, str]) -> dict[str, str]:
@@ -84,6 +84,7 @@ class _Reading:
         from headrace.cli.kafka import group_positions
         from headrace.cli.kafka.broker_watch import BrokerWatch
         from headrace.cli.kafka.client_settings import consumer_settings, make_client
+        from headrace.cli.kafka.topic_wait import TopicWait
 
         self._given = given
         self._watch = BrokerWatch(properties)
@@ -91,25 +92,21 @@ class _Reading:
         settings |= {"error_cb": self._watch.on_error, "on_commit": self._committed}
         self._consumer = make_client(NAME, Consumer, settings)
         self._positions = group_positions.GroupPositions(self._consumer, settings)
+        self._wait = TopicWait(self._consumer, topic=given.one("topic"))
         self._commits = not given.has("enable-autocommit")
         self._count = 0
         self._unanswered = 0  # commits that are on their way
         self._stopped = False
 
-    def run(self) -> int:
+    def run(self, topic_missing: bool) -> int:
         from headrace.cli.kafka.events import say
 
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
         say("startup_complete")
-        self._positions.subscribe([self._given.one("topic")], on_assign=self._assigned, on_revoke=self._revoked)
-        wanted = self._given.one("max-messages")
         try:
-            while not self._stopped and (wanted < 0 or self._count < wanted):
-                room = _BATCH_MAX if wanted < 0 else min(_BATCH_MAX, wanted - self._count)
-                self._take(take(self._consumer, room, _POLL_S))
-                self._watch.check(f"{self._count} records were read")
-            self._await_commits()
+            if self._wait.until_there(topic_missing, self._goes_on):
+                self._read()
         finally:
             if self._stopped:
                 say("shutdown_requested")
@@ -117,13 +114,27 @@ class _Reading:
             say("shutdown_complete")
         return 0
 
+    def _goes_on(self) -> bool:
+        self._watch.check(f"{self._count} records were read")
+        return not self._stopped
+
+    def _read(self) -> None:
+        topic, wanted = self._given.one("topic"), self._given.one("max-messages")
+        if self._wait.was_missing:
+            self._positions.from_beginning.add(topic)
+        self._positions.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked)
+        while self._goes_on() and (wanted < 0 or self._count < wanted):
+            room = _BATCH_MAX if wanted < 0 else min(_BATCH_MAX, wanted - self._count)
+            self._take(take(self._consumer, room, _POLL_S))
+        self._await_commits()
+
     def _take(self, messages: list[Any]) -> None:
         from headrace.cli.kafka.group_positions import is_end
 
         by_place: dict[Place, list[Any]] = {}
         for message in messages:
             if message.error() is not None:
-                if is_end(message) or message.error().retriable():
+                if is_end(message) or message.error().retriable() or self._wait.heard(message.error()):
                     continue
                 raise ToolError(f"{NAME}: {message.error().str()}")
             by_place.setdefault((message.topic(), message.partition()), []).append(message)
