@@ -81,3 +81,9 @@ def test_a_producer_is_idempotent_as_javas_is_unless_its_settings_forbid_it() ->
 def test_a_consumer_reads_uncommitted_records_as_javas_does() -> None:
     assert consumer_settings({})["isolation.level"] == "read_uncommitted"
     assert consumer_settings({"isolation.level": "read_committed"})["isolation.level"] == "read_committed"
+
+
+def test_metadata_is_refreshed_as_often_as_javas_client_would() -> None:
+    # librdkafka's own metadata.max.age.ms does not make it look more often.
+    assert translated({"metadata.max.age.ms": "500"}) == {"topic.metadata.refresh.interval.ms": 500}
+    assert translated({"metadata.max.age.ms": "86400000"}) == {"topic.metadata.refresh.interval.ms": 3_600_000}
