@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.cli.record_view import Shown, shown
-from headrace.core.errors import OperatorError
+from headrace.core.errors import HeadraceError, OperatorError
 
 if TYPE_CHECKING:
     from headrace.cli.kafka.offset_lookup import Place
@@ -55,6 +55,7 @@ class RecordReading:
         from headrace.cli.kafka import group_positions
         from headrace.cli.kafka.client_settings import consumer_settings, make_client
 
+        self._reach = reach
         self._plan = plan
         self._away_since: float | None = None
         self._refusal: OperatorError | None = None
@@ -64,9 +65,10 @@ class RecordReading:
         self._look_at = 0.0
         self.count = 0
         self._stopped = False
+        auto_commit = reach.properties.get("enable.auto.commit", "true").lower()
         own = {
             "group.id": plan.group or "headrace-consume",
-            "enable.auto.commit": plan.group is not None and reach.properties.get("enable.auto.commit") != "false",
+            "enable.auto.commit": plan.group is not None and auto_commit != "false",
             "auto.offset.reset": plan.group_from if plan.group else "error",
             "isolation.level": "read_uncommitted" if plan.uncommitted else "read_committed",
             "allow.auto.create.topics": False,
@@ -228,6 +230,17 @@ class RecordReading:
         if self._refusal is not None:
             raise self._refusal
         if self._away_since is not None and now - self._away_since > AWAY_S_MAX:
+            if self._answers():
+                self._away_since = None
+                return
             raise OperatorError(
                 f"no broker answered for {AWAY_S_MAX:g} s; {self.count:,} records were shown before; start it again"
             )
+
+    def _answers(self) -> bool:
+        """librdkafka does not say that a broker is back; without a record nothing would tell."""
+        try:
+            with self._reach.cluster():
+                return True
+        except (HeadraceError, OSError):
+            return False
