@@ -129,6 +129,9 @@ class Running:
         if select.select([self._process.stdout], [], [], wait_s_max)[0]:
             self.out += os.read(self._process.stdout.fileno(), 65536).decode()
 
+    def kill(self, number: int) -> None:
+        self._process.send_signal(number)
+
     def end(self, number: int | None = signal.SIGINT, wait_s_max: float = WAIT_S_MAX) -> int:
         """Sends the signal, waits, and returns the exit code."""
         if number is not None:

@@ -1,7 +1,9 @@
 """`headrace produce`: sends lines, JSON lines, records or files to a topic, and says how many are acknowledged."""
 
+import math
 import sys
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +13,9 @@ from headrace.cli.reaching import broker_options
 from headrace.cli.tabling import bytes_text, print_json
 
 if TYPE_CHECKING:
+    from headrace.cli.kafka.stop_signals import StopSignals
+    from headrace.cli.produce_input import Outgoing
+    from headrace.cli.progress import Progress
     from headrace.cli.reaching import Reach
     from headrace.cli.sending import Account, Sending
 
@@ -108,6 +113,7 @@ def produce(
         empty_is_null=empty_is_null,
     )
     _check_topic(reach, topic, partition, create, partitions)
+    from headrace.cli.kafka.stop_signals import StopSignals
     from headrace.cli.progress import Progress
     from headrace.cli.sending import Sending
 
@@ -115,26 +121,49 @@ def produce(
     if interactive:
         click.echo("type one record a line; Ctrl-D ends", err=True)
     began = time.monotonic()
-    total = total_bytes(files)
     settings = {"acks": acks, "compression.type": compression}
     with (
-        Sending(reach, topic, settings, wait_s=timeout) as sending,
-        Progress(total, shown=False if interactive else None) as progress,
+        Progress(total_bytes(files), shown=False if interactive else None) as progress,
+        Sending(reach, topic, settings, wait_s=timeout, say=progress.say) as sending,
+        StopSignals() as stops,
     ):
-        read = 0
-        try:
-            for record in records(form, files):
-                sending.send(record)
-                read += len(record.value or b"") + 1
-                if progress.is_due:
-                    progress.update(_done(sending, read), _progress_text(sending, began))
-            sending.finish(lambda: progress.update(_done(sending, read), _progress_text(sending, began)))
-        except KeyboardInterrupt:
-            sending.part()
-            progress.clear()
-            click.echo(f"headrace: stopped; {sending.account.acknowledged:,} records are acknowledged", err=True)
-            sys.exit(130)
+
+        def goes_on() -> bool:
+            sending.look()
+            return not stops.count
+
+        _send_all(sending, records(form, files, goes_on), progress, stops)
+        if stops.count:
+            progress.say(f"stopped; {sending.account.so_far()}")
+            sys.exit(stops.exit_code)
     _report(topic, sending.account, time.monotonic() - began, as_json)
+
+
+def _send_all(sending: "Sending", source: "Iterable[Outgoing]", progress: "Progress", stops: "StopSignals") -> None:
+    """Until the source is over, or the user stops it; a second signal does not wait for acknowledgements."""
+    from headrace.cli.sending import PARTING_S
+
+    began = time.monotonic()
+    read_bytes = 0
+
+    def show() -> None:
+        if progress.is_due:
+            progress.update(_done(sending, read_bytes), _progress_text(sending, began))
+
+    for record in source:
+        sending.send(record)
+        read_bytes += len(record.value or b"") + 1
+        show()
+        if stops.count:
+            break
+    stops_before = stops.count
+    end = time.monotonic() + (PARTING_S if stops_before else math.inf)
+
+    def waits() -> bool:
+        show()
+        return stops.count == stops_before and time.monotonic() < end
+
+    sending.finish(waits)
 
 
 def _headers(texts: tuple[str, ...]) -> tuple[tuple[str, bytes | None], ...]:

@@ -8,7 +8,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
@@ -60,14 +60,15 @@ def total_bytes(paths: Sequence[str]) -> int | None:
     return total
 
 
-def records(form: InputFormat, paths: Sequence[str]) -> Iterator[Outgoing]:
+def records(form: InputFormat, paths: Sequence[str], goes_on: Callable[[], bool] = lambda: True) -> Iterator[Outgoing]:
+    """All that there is to send. While the input is quiet, `goes_on` is asked again and again, and may say no."""
     for path in paths or (STDIN,):
         source = "stdin" if path == STDIN else path
         with _opened(path) as file:
             if form.kind == "file":
                 yield _made(form, file.read(), source, 0)
                 continue
-            yield from _from_lines(form, file, source)
+            yield from _from_lines(form, _lines(file, source, goes_on), source)
 
 
 def _opened(path: str) -> AbstractContextManager[IO[bytes]]:
@@ -80,8 +81,8 @@ def _opened(path: str) -> AbstractContextManager[IO[bytes]]:
         raise OperatorError(f"{path}: {reason}; give a file, or - for standard input") from error
 
 
-def _from_lines(form: InputFormat, file: IO[bytes], source: str) -> Iterator[Outgoing]:
-    for number, line in enumerate(_lines(file, source), 1):
+def _from_lines(form: InputFormat, lines: Iterable[bytes], source: str) -> Iterator[Outgoing]:
+    for number, line in enumerate(lines, 1):
         if form.kind == "lines":
             yield _made(form, line, source, number)
         elif not line.strip():
@@ -92,15 +93,15 @@ def _from_lines(form: InputFormat, file: IO[bytes], source: str) -> Iterator[Out
             yield parse_record(form, line, source, number)
 
 
-def _lines(file: IO[bytes], source: str) -> Iterable[bytes]:
-    number = 0
-    while line := file.readline(LINE_BYTES_MAX + 1):
-        number += 1
+def _lines(file: IO[bytes], source: str, goes_on: Callable[[], bool]) -> Iterator[bytes]:
+    from headrace.cli.kafka.input_lines import input_lines
+
+    for number, line in enumerate(input_lines(file, goes_on, LINE_BYTES_MAX), 1):
         if len(line) > LINE_BYTES_MAX:
             raise OperatorError(
                 f"{source}:{number}: the line is longer than {LINE_BYTES_MAX:,} bytes; use --format file"
             )
-        yield line.removesuffix(b"\n").removesuffix(b"\r")
+        yield line
 
 
 def _made(form: InputFormat, data: bytes, source: str, number: int) -> Outgoing:

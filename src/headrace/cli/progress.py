@@ -5,6 +5,8 @@ import sys
 import time
 from typing import Self
 
+import click
+
 from headrace.cli.columns import cut
 
 INTERVAL_S = 0.1
@@ -40,6 +42,13 @@ class Progress:
         sys.stderr.write(f"\r\x1b[K{line}")
         sys.stderr.flush()
         self._drawn = True
+
+    def say(self, text: str) -> None:
+        """A line of its own, above what is drawn next."""
+        from headrace.cli.reaching import decapitalized
+
+        self.clear()
+        click.echo(f"headrace: {decapitalized(text)}", err=True)
 
     def clear(self) -> None:
         """Makes room for what is printed next."""

@@ -41,7 +41,7 @@ class Reach:
         except UsageError:
             raise click.UsageError(f"--bootstrap {self.bootstrap!r}: write HOST:PORT, such as 127.0.0.1:9092") from None
         except ToolError as error:
-            raise OperatorError(_decapitalized(str(error).replace("--bootstrap-server", "--bootstrap"))) from error
+            raise OperatorError(decapitalized(str(error).replace("--bootstrap-server", "--bootstrap"))) from error
 
     def client_settings(self) -> dict[str, str]:
         """For confluent-kafka."""
@@ -124,10 +124,10 @@ def kafka_text(error: Any) -> str:
         KafkaError._TIMED_OUT: "the broker did not answer in time; see its log",
         KafkaError._MSG_TIMED_OUT: "the broker did not confirm it in time; is it still running?",
     }
-    return known.get(error.code()) or _decapitalized(error.str() if hasattr(error, "str") else str(error))
+    return known.get(error.code()) or decapitalized(error.str() if hasattr(error, "str") else str(error))
 
 
-def _decapitalized(text: str) -> str:
+def decapitalized(text: str) -> str:
     first, _, _ = text.partition(" ")
     return text[:1].lower() + text[1:] if first[1:].islower() or len(first) == 1 else text
 

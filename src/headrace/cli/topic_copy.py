@@ -86,7 +86,11 @@ def copy(
     same = count == len(places)
     began = time.monotonic()
     stopped = False
-    with RecordReading(reach, plan) as reading, Sending(there, target) as sending, Progress(total) as progress:
+    with (
+        RecordReading(reach, plan) as reading,
+        Progress(total) as progress,
+        Sending(there, target, say=progress.say) as sending,
+    ):
         try:
             for batch in reading.batches():
                 for record in batch:
@@ -95,7 +99,12 @@ def copy(
                     progress.update(sending.account.acknowledged, f"{sending.account.acknowledged:,} records")
         except KeyboardInterrupt:
             stopped = True
-        sending.finish(lambda: progress.update(sending.account.acknowledged, "waiting for acknowledgements"))
+
+        def waits() -> bool:
+            progress.update(sending.account.acknowledged, "waiting for acknowledgements")
+            return True
+
+        sending.finish(waits)
     account, seconds = sending.account, time.monotonic() - began
     if as_json:
         content = {"source": source, "target": target, "records": account.acknowledged, "bytes": account.bytes}

@@ -1,11 +1,5 @@
 """`kafka-console-producer.sh`: each line of the input becomes a record."""
 
-import signal
-import sys
-import threading
-import time
-from typing import Any
-
 from headrace.cli.kafka import tool
 from headrace.cli.kafka.options import Given, Option
 from headrace.cli.kafka.tool import ToolError, UsageError, require
@@ -122,7 +116,6 @@ _SETTINGS = {
     "metadata-expiry-ms": "metadata.max.age.ms",
 }
 DELIVERY_MS_MAX = 30_000  # unless delivery.timeout.ms says otherwise
-_POLL_S = 0.1
 
 
 def main() -> None:
@@ -145,7 +138,15 @@ def run(args: list[str]) -> int:
     )
     properties = gathered(given.one("producer.config"), given.all("producer-property"))
     greet(given.one("bootstrap-server"), properties)
-    return _Console(given, reader, producer_properties(given, properties)).run()
+    from headrace.cli.kafka.console_sending import ConsoleSending
+
+    return ConsoleSending(
+        given.one("topic"),
+        reader,
+        producer_properties(given, properties),
+        sync=given.has("sync"),
+        block_s_max=given.one("max-block-ms") / 1000,
+    ).run()
 
 
 def producer_properties(given: Given, properties: dict[str, str]) -> dict[str, str]:
@@ -163,112 +164,6 @@ def producer_properties(given: Given, properties: dict[str, str]) -> dict[str, s
         waits_ms = sum(int(merged[name]) for name in ("linger.ms", "request.timeout.ms") if merged[name].isdigit())
         merged["delivery.timeout.ms"] = str(max(DELIVERY_MS_MAX, 2 * waits_ms))
     return merged
-
-
-class _StoppedError(Exception):
-    """SIGTERM came: what was read is still sent."""
-
-
-def _stop(number: int, frame: object) -> None:
-    raise _StoppedError
-
-
-class _Console:
-    def __init__(self, given: Given, reader: Any, properties: dict[str, str]) -> None:
-        from confluent_kafka import Producer
-
-        from headrace.cli.kafka.broker_watch import BrokerWatch
-        from headrace.cli.kafka.client_settings import make_client, producer_settings
-
-        self._topic: str = given.one("topic")
-        self._sync = given.has("sync")
-        self._block_s_max = given.one("max-block-ms") / 1000
-        self._reader = reader
-        self._failed = 0
-        self._watch = BrokerWatch({"default.api.timeout.ms": properties["delivery.timeout.ms"]})
-        settings = producer_settings(properties) | {"error_cb": self._watch.on_error}
-        self._producer = make_client(NAME, Producer, settings)
-        self._done = threading.Event()
-        self._ready = False
-
-    def run(self) -> int:
-        # Delivery reports come while the input is quiet, too: a person at the prompt must see a failure at once.
-        poller = threading.Thread(target=self._poll, daemon=True)
-        poller.start()
-        code = 0
-        signal.signal(signal.SIGTERM, _stop)
-        try:
-            self._copy()
-        except KeyboardInterrupt:
-            code = 128 + signal.SIGINT
-        except _StoppedError:
-            code = 128 + signal.SIGTERM
-        finally:
-            self._done.set()
-            poller.join()
-            self._flush()
-        return code or (1 if self._failed else 0)
-
-    def _copy(self) -> None:
-        source = sys.stdin.buffer
-        prompts = sys.stdin.isatty() and sys.stdout.isatty()
-        number = 0
-        while True:
-            number += 1
-            if prompts:
-                print(">", end="", flush=True)
-            line = source.readline()
-            if not line:
-                return
-            self._send(self._reader.read(line.removesuffix(b"\n").removesuffix(b"\r"), number))
-
-    def _send(self, line: Any) -> None:
-        if not self._ready:  # not before the first record: without one, no topic may be made
-            from headrace.cli.kafka.producing import ready
-
-            ready(self._producer, self._topic)
-            self._ready = True
-        deadline = time.monotonic() + self._block_s_max
-        while True:
-            try:
-                self._producer.produce(
-                    self._topic, line.value, line.key, headers=line.headers or None, on_delivery=self._delivered
-                )
-                break
-            except BufferError:
-                if time.monotonic() > deadline:
-                    raise ToolError(
-                        f"No room for further records within {self._block_s_max:g} s; raise --max-memory-bytes"
-                    ) from None
-                time.sleep(_POLL_S)
-        self._watch.check("nothing more is sent")
-        if self._sync:
-            self._flush()
-
-    def _flush(self) -> None:
-        """Sends at once what waits for company, and waits for every answer. librdkafka gives each record up in time."""
-        while self._producer.flush(_POLL_S):
-            self._watch.check(f"{len(self._producer)} messages were not acknowledged")
-
-    def _poll(self) -> None:
-        while not self._done.is_set():
-            self._producer.poll(_POLL_S)
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is None:
-            self._watch.seen()
-            return
-        self._failed += 1
-        key, value = message.key(), message.value()
-        print(
-            f"Error when sending message to topic {message.topic()} with key: {_size(key)}, value: {_size(value)} "
-            f"with error: {error.str()}",
-            file=sys.stderr,
-        )
-
-
-def _size(data: bytes | None) -> str:
-    return "null" if data is None else f"{len(data)} bytes"
 
 
 if __name__ == "__main__":
