@@ -76,7 +76,7 @@ def test_a_partition_on_a_lost_disk_is_named(start_headrace: StartHeadrace, tmp_
     with Running("headrace", "produce", "t", "-p", lost, "-b", broker.bootstrap) as writer:
         writer.type("waits\n")
         writer.read_until(f"t-{lost}", on_err=True)
-        writer.read_until("no leader, so records for it wait; trying again for 30 s", on_err=True)
+        writer.read_until("no leader, so records wait; trying again for 30 s", on_err=True)
         writer.end(signal.SIGTERM)
     assert "0 records are acknowledged, 1 are not, and the first of those is stdin:1: send again" in writer.err
 

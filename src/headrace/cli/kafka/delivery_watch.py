@@ -75,7 +75,7 @@ class DeliveryWatch:
             self._said.update(new)
             named = ", ".join(f"{self._topic}-{number}" for number in new)
             self._tell(
-                f"{named}: no leader, so records for it wait",
+                f"{named}: no leader, so records wait",
                 "; kafka-topics.sh --describe --unavailable-partitions shows more",
             )
 

@@ -90,7 +90,7 @@ def test_a_partition_without_a_leader_is_said_when_nothing_is_acknowledged(watch
     assert watched.look(10, waiting=0) == []
     assert watched.look(0) == []
     (line,) = watched.look(UNANSWERED_S)
-    assert line.startswith("t-1: no leader, so records for it wait; trying again for 30 s; ")
+    assert line.startswith("t-1: no leader, so records wait; trying again for 30 s; ")
     assert watched.look(60) == [line]
 
 
