@@ -164,16 +164,18 @@ class NodeRun:
         if last is None:
             return
         batch = int(last["batchId"])
-        if batch != self._batch_seen:
-            self._take(query, last, batch)
-        elif not last["numInputRows"]:
+        if not _has_run(last):
             self.progress.input_rate = self.progress.rows_rate = 0.0
+            self.progress.offsets, self.table_offsets = _offsets(last)
+        elif batch != self._batch_seen:
+            self._take(query, last, batch)
 
     def _take(self, query: "StreamingQuery", last: Any, batch: int) -> None:
         progress = self.progress
         news = [last]
         with suppress(Exception):
-            news = [p for p in query.recentProgress if self._batch_seen is None or p["batchId"] > self._batch_seen]
+            since = -1 if self._batch_seen is None else self._batch_seen
+            news = [p for p in query.recentProgress if _has_run(p) and p["batchId"] > since]
         # Of a batch that reports several times while it waits for data, the last report counts.
         by_batch = {int(p["batchId"]): p for p in news}
         progress.batches += len(by_batch)
@@ -199,6 +201,12 @@ class NodeRun:
         self.progress.unparsed = totals.unparsed
         self.progress.quarantined = totals.quarantined + totals.unparsed
         self.progress.expectations = {name: asdict(each) for name, each in totals.expectations.items()}
+
+
+def _has_run(report: Any) -> bool:
+    """Whether the report is of a batch. A query that found nothing to do reports as well, under the number that the
+    next batch will have."""
+    return "addBatch" in (report["durationMs"] or {})
 
 
 def _offsets(last: Any) -> tuple[dict[str, dict[str, int]], dict[str, int]]:

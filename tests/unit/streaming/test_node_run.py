@@ -43,7 +43,7 @@ class PaperQuery:
         if batch is not None:
             self.lastProgress = {
                 "batchId": batch, "numInputRows": 10, "inputRowsPerSecond": 5.0, "processedRowsPerSecond": 20.0,
-                "durationMs": {"triggerExecution": 500}, "sources": [{"endOffset": end}],
+                "durationMs": {"triggerExecution": 500, "addBatch": 400}, "sources": [{"endOffset": end}],
             }  # fmt: skip
         self.recentProgress = [self.lastProgress]
 
@@ -83,6 +83,22 @@ def test_a_broker_that_is_away_is_waited_for_and_shown(tmp_path: Path) -> None:
     assert (run.progress.status, run.progress.message, run.progress.restarts) == ("running", "", 1)
     assert (run.progress.batch, run.progress.rows_in, run.progress.batch_ms) == (4, 10, 500)
     assert run.progress.offsets == {"orders": {"0": 20}}
+
+
+def test_an_idle_report_does_not_hide_the_batch_that_gets_its_number(tmp_path: Path) -> None:
+    query = PaperQuery(batch=4)
+    batch = query.lastProgress
+    query.lastProgress = {**batch, "numInputRows": 0, "durationMs": {"triggerExecution": 3, "latestOffset": 2}}
+    query.recentProgress = [query.lastProgress]
+    run, _ = node_run(tmp_path, lambda: (query, PaperWriter()))
+    run.step()
+    run.step()
+    assert (run.progress.batch, run.progress.rows_in) == (None, 0)
+    assert run.progress.offsets == {"orders": {"0": 20}}
+    query.recentProgress.append(batch)
+    query.lastProgress = batch
+    run.step()
+    assert (run.progress.batch, run.progress.rows_in, run.progress.batch_ms) == (4, 10, 500)
 
 
 def test_trying_has_an_end(tmp_path: Path) -> None:
