@@ -39,6 +39,25 @@ def run(*words: str, **more: object) -> None:
         raise SystemExit(f"set-up: this command failed: {' '.join(words)}")
 
 
+def spark_wheel(python: str) -> str:
+    """The directory with a wheel of Spark. PyPI has its source only, 450 MB, and an index that does not say whether it
+    has changed would have uv build it again for each environment; so it is built once per machine."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    wheels = Path(os.environ.get("HEADRACE_CACHE") or os.path.join(home, "headrace")).expanduser() / "wheels"
+    wheels.mkdir(parents=True, exist_ok=True)
+    pinned = re.search(r"pyspark\[sql\]==([\d.]+)", (ROOT / "pyproject.toml").read_text())
+    if pinned is None:
+        raise SystemExit("set-up: pyproject.toml pins no version of pyspark")
+    if not list(wheels.glob(f"pyspark-{pinned[1]}-*.whl")):
+        say(f"fetching and building Spark {pinned[1]} (450 MB), once per machine; about a minute")
+        with tempfile.TemporaryDirectory(dir=wheels) as work:
+            pip = (python, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps")
+            run(*pip, "--wheel-dir", work, f"pyspark=={pinned[1]}")
+            for built in Path(work).glob("*.whl"):
+                os.replace(built, wheels / built.name)
+    return str(wheels)
+
+
 class Wheel:
     """The package, built beside the installing of what it needs."""
 
@@ -85,8 +104,10 @@ def main() -> None:
         extras.append("java")
     with tempfile.TemporaryDirectory(prefix="headrace-wheel-") as directory:
         wheel = None if given.tools or given.editable else Wheel(uv, python, directory)
+        wheels = spark_wheel(python)
         say(f"installing what headrace[{','.join(extras)}] needs")
-        run(*install, "-r", "pyproject.toml", *(word for extra in extras for word in ("--extra", extra)))
+        options = [word for extra in extras for word in ("--extra", extra)]
+        run(*install, "--find-links", wheels, "-r", "pyproject.toml", *options)
         if wheel is not None:
             run(*install, "--no-deps", "--reinstall", wheel.path())
     if given.editable:
