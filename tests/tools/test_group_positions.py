@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
-from eventually import eventually
 from headrace_cli import Cli
 from memberships import crew_of
 from records import committed, send
 from tool_process import Running, ok
+from waits import eventually
 
 MakeTopic = Callable[..., str]
 CONSUMER = "kafka-console-consumer.sh"
@@ -30,7 +30,7 @@ def await_positions(bootstrap: str, group: str, topic: str, wanted: dict[int, in
     def stands() -> bool:
         return committed(bootstrap, group, topic, len(wanted)) == wanted
 
-    eventually(stands, f"{group} stands at {wanted}", wait_s_max=30)
+    eventually(stands, f"{group} stands at {wanted}")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_the_position_in_a_partition_that_is_taken_away_is_committed(
         send(bootstrap, topic, ["before the group"], partition=partition)
     read = (*here, "--topic", topic, "--group", group, *NEVER, "--consumer-property", setting)
     with Running(CONSUMER, *read) as reader:
-        eventually(lambda: shares(cli, group) == [2], "the reader has both partitions", wait_s_max=30)
+        eventually(lambda: shares(cli, group) == [2], "the reader has both partitions")
         with crew_of(bootstrap, group, topic, **joining) as crew:
             crew.join()
             crew.until(lambda: len(crew.shares()[0]) == 1, lambda: f"a share of one; it is {crew.shares()}")

@@ -12,6 +12,7 @@ from headrace_cli import Cli
 from records import send
 from tool_process import Running, run
 from topic_setup import create_topic, delete_topic
+from waits import WAIT_S_MAX
 
 StartHeadrace = Callable[..., Any]
 CONSUMER, VERIFIABLE = "kafka-console-consumer.sh", "kafka-verifiable-consumer.sh"
@@ -47,7 +48,7 @@ def test_a_reader_that_comes_first_has_the_topic_created(
             send(bootstrap, topic, ["the first"], partition=0)
         else:
             send(bootstrap, topic, ["the first"])
-        reader.read_until("the first", wait_s_max=40)
+        reader.read_until("the first")
         reader.end(signal.SIGTERM)
     assert reader.err.count(f"Topic {topic}") == 1
 
@@ -70,7 +71,7 @@ def test_a_topic_that_nobody_creates_is_waited_for(
         )
         create_topic(admin, topic)
         send(bootstrap, topic, ["the first"])
-        reader.read_until("the first\n", wait_s_max=40)
+        reader.read_until("the first\n")
         assert reader.end(signal.SIGTERM) == 143
     assert reader.err.endswith("Processed a total of 1 messages\n")
     assert reader.err.count("\n") == 2
@@ -84,7 +85,7 @@ def test_waiting_for_a_topic_can_be_ended(here: tuple[str, str], topic: str, adm
     ran = run(CONSUMER, *here, "--topic", topic, *NO_CREATION, "--timeout-ms", 500)
     assert ran.exit == 1
     assert ran.err.endswith(f"Topic {topic} did not exist for 500 ms; nothing was read\n")
-    assert topic not in admin.list_topics(timeout=20).topics
+    assert topic not in admin.list_topics(timeout=WAIT_S_MAX).topics
 
 
 def test_a_pattern_that_matches_nothing_is_said_and_waited_for(
@@ -95,7 +96,7 @@ def test_a_pattern_that_matches_nothing_is_said_and_waited_for(
         reader.read_until(f"Nothing to read in topics that match {topic}-.*; waiting for one", on_err=True)
         create_topic(admin, f"{topic}-1")
         send(bootstrap, f"{topic}-1", ["found"])
-        reader.read_until("found\n", wait_s_max=40)
+        reader.read_until("found\n")
         assert reader.end(signal.SIGTERM) == 143
 
 
@@ -108,10 +109,10 @@ def test_a_topic_that_is_deleted_while_it_is_read_is_waited_for(
     with Running(CONSUMER, *here, "--topic", topic, "--from-beginning", *NO_CREATION, *often) as reader:
         reader.read_until("before\n")
         delete_topic(admin, topic)
-        reader.read_until(f"Topic {topic} does not exist", on_err=True, wait_s_max=40)
+        reader.read_until(f"Topic {topic} does not exist", on_err=True)
         create_topic(admin, topic)
         send(bootstrap, topic, ["after"])
-        reader.read_until("after\n", wait_s_max=40)
+        reader.read_until("after\n")
         assert reader.end(signal.SIGTERM) == 143
 
 
@@ -130,7 +131,7 @@ def test_headrace_follows_a_topic_that_comes_later(
         )
         assert topic not in cli.ok("topic", "list", "--names").split(), "it is waited for, not created"
         cli.ok("produce", topic, "--create", "-p", 0, stdin="the first\n")
-        reader.read_until("the first\n", wait_s_max=40)
+        reader.read_until("the first\n")
         assert reader.end() == 130
     assert reader.err.count("\n") == 1
 

@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from eventually import eventually
 from tool_process import BIN, Ran, Running, ok, run
+from waits import WAIT_S_MAX, eventually
 
 from headrace.cli.kafka.running_brokers import running_brokers
 
 NAME = "kafka-server-stop.sh"
-STOP_S_MAX = 60.0
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def test_a_broker_is_stopped_cleanly_whatever_started_it(
         assert line.startswith("Sent SIGTERM to the broker with pid ")
         assert line.endswith(f" (node.id {node_id}, data in {tmp_path}/data)")
         assert (stopped.exit, stopped.err) == (0, "")
-        assert broker.end(None, STOP_S_MAX) == 0
+        assert broker.end(None, WAIT_S_MAX) == 0
         assert "Headrace stopped cleanly" in broker.out
     assert stop(node_id).exit == 1
 
@@ -85,7 +84,7 @@ def embedded(tmp_path: Path, node_id: int) -> Iterator[subprocess.Popen[str]]:
         assert process.stdout is not None
         assert process.stdout.readline().strip().isdigit()
         yield process
-        process.communicate("\n", timeout=STOP_S_MAX)
+        process.communicate("\n", timeout=WAIT_S_MAX)
 
 
 def test_a_program_with_a_broker_inside_is_left_alone(embedded: subprocess.Popen[str], node_id: int) -> None:
@@ -99,11 +98,11 @@ def test_another_signal_may_be_asked_for(node_id: int, file: Path) -> None:
         broker.read_until(" listens on ")
         environ = {**os.environ, "SIGNAL": "INT"}
         command = [str(BIN / NAME), f"--node-id={node_id}"]
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=STOP_S_MAX, check=True)
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=WAIT_S_MAX, check=True)
         assert done.stdout.startswith("Sent SIGINT to the broker with pid ")
-        assert broker.end(None, STOP_S_MAX) == 0
+        assert broker.end(None, WAIT_S_MAX) == 0
     wrong = {**os.environ, "SIGNAL": "NOPE"}
-    done = subprocess.run(command, env=wrong, capture_output=True, text=True, timeout=STOP_S_MAX, check=False)
+    done = subprocess.run(command, env=wrong, capture_output=True, text=True, timeout=WAIT_S_MAX, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
 
 

@@ -47,7 +47,7 @@ def test_the_console_says_what_is_refused_and_goes_on(refusing: Broker) -> None:
         writer.read_until(f"{DISK}; kafka-log-dirs.sh --describe shows which log directory failed\n", on_err=True)
         refusing.clear_faults()
         writer.close_input()
-        assert writer.end(None, wait_s_max=40) == 0
+        assert writer.end(None) == 0
     assert writer.err.count("refuses") == 1
     assert read(f"127.0.0.1:{refusing.port}", "t", 1) == [(None, b"kept")]
 
@@ -58,7 +58,7 @@ def test_headrace_produce_says_what_is_refused_and_goes_on(refusing: Broker) -> 
         writer.read_until(f"headrace: {DISK}", on_err=True)
         refusing.clear_faults()
         writer.close_input()
-        assert writer.end(None, wait_s_max=40) == 0
+        assert writer.end(None) == 0
     assert "t: 1 record, 4 B" in writer.err
     assert read(f"127.0.0.1:{refusing.port}", "t", 1) == [(None, b"kept")]
 
@@ -157,5 +157,5 @@ def test_a_writer_goes_on_when_the_broker_comes_back(start_headrace: StartHeadra
         again: HeadraceProcess = start_headrace(port=port, data=broker.data)
         writer.type("after\n")
         writer.close_input()
-        assert writer.end(None, wait_s_max=40) == 0
+        assert writer.end(None) == 0
         assert read(again.bootstrap, "t", 2) == [(None, b"before"), (None, b"after")]
