@@ -107,14 +107,15 @@ def test_text_and_bytes_are_what_they_are(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("topic", "says"),
+    ("schema", "format", "says"),
     [
-        (hr.topic("t", schema="id integr"), r"schema 'id integr'"),
-        (hr.topic("t", schema="_offset int"), "every topic has a column '_offset' of its own"),
-        (hr.topic("t", schema="{", format="avro"), "Avro schema"),
-        (hr.topic("t", schema='"string"', format="avro"), "must be a record"),
+        ("id integr", "json", r"schema 'id integr'"),
+        ("_offset int", "json", "every topic has a column '_offset' of its own"),
+        ("{", "avro", "the schema is not JSON"),
+        ('{"type": "rekord"}', "avro", "Avro schema"),
+        ('"string"', "avro", "must be a record"),
     ],
 )
-def test_a_schema_that_is_none_is_said_with_its_line(spark: SparkSession, topic: Topic, says: str) -> None:
+def test_a_schema_that_is_none_is_said_with_its_line(spark: SparkSession, schema: str, format: Any, says: str) -> None:
     with pytest.raises(OperatorError, match=rf"test_parsing\.py:\d+: .*{says}"):
-        parser_of(topic, topic.schema)
+        parser_of(hr.topic("t", schema=schema, format=format), schema)

@@ -40,7 +40,7 @@ class Shell:
 @pytest.fixture
 def shell(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Shell:
     @contextmanager
-    def running(settings: Any, *, say: Any) -> Iterator[Any]:
+    def running(settings: Any, **more: Any) -> Iterator[Any]:
         yield bench.spark
 
     monkeypatch.setattr(operation.session, "running", running)

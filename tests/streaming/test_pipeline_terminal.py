@@ -72,7 +72,7 @@ def test_a_run_and_a_replay_of_it_as_a_person_sees_them(shared_broker: headrace.
     options = ["--tables", tmp_path / "tables", "--bootstrap", shared_broker.bootstrap_servers, "--master", "local[1]"]
     options += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     with screen("pipeline", "run", file, *options, width=80, height=24) as run:
-        until(run, "shop version 1: starting Spark (local[1])")
+        until(run, "s  opening a Spark session (local[1])")
         assert run.state("alternate_on") == "1"
         for node in ("kept", "checked"):
             row = re.compile(rf"{node} +running +0 +\d+ +\d+ .* 0 +[\d.]+ m?s")
