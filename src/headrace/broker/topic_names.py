@@ -19,6 +19,12 @@ def check_name(name: str) -> None:
         raise PeerError(INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 
 
+def check_not_internal(name: str, change: str, instead: str) -> None:
+    """The coordinators keep their state in internal topics and place it by their partitions: no client changes them."""
+    if name in INTERNAL:
+        raise PeerError(INVALID_TOPIC_EXCEPTION, f"Topic '{name}' is internal and cannot be {change}; {instead}")
+
+
 def is_legal(name: str) -> bool:
     return _problem(name) is None
 

@@ -1,7 +1,7 @@
 """CreatePartitions: more partitions for a topic; never fewer.
 
 v2 is flexible, v3 adds a throttling error. A manual assignment must name this broker for each new
-partition.
+partition. An internal topic does not grow, unlike in Kafka: its partitions say where the state of a group is.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.assignment import check_replicas
 from headrace.broker.handlers.create_topics import PARTITIONS_A_REQUEST_MAX
+from headrace.broker.topic_names import OFFSETS_TOPIC, check_not_internal
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
     INVALID_PARTITIONS,
@@ -55,6 +56,7 @@ def _check(node: Node, asked: Any) -> None:
     topic = node.topics.get(asked.name)
     if topic is None:
         raise PeerError(UNKNOWN_TOPIC_OR_PARTITION, "")
+    check_not_internal(asked.name, "grown", f"set {_count_setting(asked.name)} before a broker's first start")
     existing = len(topic.partitions)
     if asked.count == existing:
         raise PeerError(INVALID_PARTITIONS, f"Topic already has {existing} partition(s).")
@@ -71,6 +73,10 @@ def _check(node: Node, asked: Any) -> None:
             raise PeerError(INVALID_REPLICA_ASSIGNMENT, message)
         for assignment in asked.assignments:
             check_replicas(assignment.broker_ids, node.settings.node_id)
+
+
+def _count_setting(name: str) -> str:
+    return "offsets.topic.num.partitions" if name == OFFSETS_TOPIC else "transaction.state.log.num.partitions"
 
 
 API = Api(key=37, name="CreatePartitions", low=0, high=3, handle=handle)

@@ -1,6 +1,7 @@
 """DeleteTopics: topics, by name or from v6 on by id.
 
-v5 adds an error message. The partitions are gone at once; their files leave in the background.
+v5 adds an error message. The partitions are gone at once; their files leave in the background. An internal topic is not
+deleted, unlike in Kafka: the state of every group or every open transaction would go with it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headrace.broker.api import Api, Request
+from headrace.broker.topic_names import check_not_internal
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
     INVALID_REQUEST,
@@ -52,6 +54,7 @@ def handle(node: Node, request: Request) -> Mapping[str, object]:
                 shown = (topic.name, topic.id)
                 why = "The provided topic name maps to an ID that was already supplied."
                 raise PeerError(INVALID_REQUEST, why)
+            check_not_internal(topic.name, "deleted", "delete single groups, or abort single transactions")
             if not node.settings.delete_topic_enable:
                 code = TOPIC_DELETION_DISABLED if request.version >= 3 else INVALID_REQUEST
                 raise PeerError(code, "Topic deletion is disabled.")

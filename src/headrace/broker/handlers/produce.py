@@ -17,6 +17,7 @@ from headrace.core.errors import PeerError, RecordsError
 from headrace.protocol.batch import HEADER_BYTES, PRODUCER, PRODUCER_AT, TRANSACTIONAL, check_produced
 from headrace.protocol.error_codes import (
     INVALID_REQUIRED_ACKS,
+    INVALID_TOPIC_EXCEPTION,
     KAFKA_STORAGE_ERROR,
     NONE,
     UNKNOWN_TOPIC_ID,
@@ -172,8 +173,8 @@ class ProduceHandler:
             topic = topics.by_name.get(key) if type(key) is str else topics.by_wire_id(key)  # type: ignore[arg-type]
             for index, start, end in wanted:
                 try:
-                    if topic is None or not acks_are_valid or not 0 <= index < len(topic.partitions):
-                        raise self._unfit(topic, key, wait.acks)
+                    if topic is None or not acks_are_valid or not 0 <= index < len(topic.partitions) or topic.internal:
+                        raise self._unfit(topic, key, index, wait.acks)
                     log = topic.partitions[index].log
                     if log is None:
                         raise PeerError(KAFKA_STORAGE_ERROR, f"{topic.name}-{index}: its log directory is offline")
@@ -203,14 +204,16 @@ class ProduceHandler:
         else:
             wait.pending -= 1
 
-    def _unfit(self, topic: Topic | None, key: TopicKey, acks: int) -> PeerError:
+    def _unfit(self, topic: Topic | None, key: TopicKey, index: int, acks: int) -> PeerError:
         """Why a request cannot be about this partition."""
         if topic is None:
             code = UNKNOWN_TOPIC_OR_PARTITION if isinstance(key, str) else UNKNOWN_TOPIC_ID
             return PeerError(code, "This server does not host this topic-partition.")
         if not -1 <= acks <= 1:
             return PeerError(INVALID_REQUIRED_ACKS, f"acks={acks}; only -1, 0 and 1 are valid")
-        return PeerError(UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        if not 0 <= index < len(topic.partitions):
+            return PeerError(UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        return PeerError(INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
 
     # ── transactions ─────────────────────────────────────────────────────────────────────────────────────────────
 
