@@ -3,7 +3,7 @@
 import pytest
 import raw
 import raw_groups
-from raw import CREATE_TOPICS, DELETE_RECORDS, METADATA, PRODUCE, ErrorCode, Record, Topic
+from raw import CREATE_TOPICS, DELETE_RECORDS, DELETE_TOPICS, METADATA, PRODUCE, ErrorCode, Record, Topic
 
 pytestmark = pytest.mark.usefixtures("warm_coordinators")
 
@@ -69,3 +69,24 @@ def test_an_internal_topic_cannot_be_created_again(client, topic):
     asked = {"name": topic.name, "num_partitions": 1, "replication_factor": 1}
     answer = client.call(CREATE_TOPICS, 7, {"topics": [asked], "timeout": 10000}).topics[0]
     assert answer.error_code == ErrorCode.topic_already_exists
+
+
+def test_transactions_that_are_open_end_well_whatever_is_asked_of_their_topic(client, is_headrace):
+    if not is_headrace:
+        pytest.skip("Apache Kafka deletes its internal topics when it is asked to")
+    producers = [raw_groups.TransactionalProducer(client).started() for _ in range(5)]
+    target = raw.make_topic(client)
+    for producer in producers:
+        record = raw.Record(b"y", timestamp=raw.now_ms())
+        batch = raw.batch([record], attributes=raw.TRANSACTIONAL, producer=(producer.producer_id, producer.epoch, 0))
+        body = raw.produce_body((target, 0, batch)) | {"transactional_id": producer.name}
+        assert client.call(PRODUCE, 12, body).responses[0].partition_responses[0].error_code == 0
+    doomed = [{"name": "__transaction_state", "topic_id": None}]
+    client.call(DELETE_TOPICS, 6, {"topics": doomed, "timeout": 10000})
+    smaller = {"name": "__transaction_state", "num_partitions": 1, "replication_factor": 1}
+    client.call(CREATE_TOPICS, 7, {"topics": [smaller], "timeout": 10000})
+    for producer in producers:
+        asked = {"transactional_id": producer.name, "producer_id": producer.producer_id}
+        asked |= {"producer_epoch": producer.epoch, "committed": True}
+        assert raw_groups.once_loaded(client, raw_groups.END_TXN, 5, asked).error_code == ErrorCode.none
+    raw.eventually(lambda: raw.list_offset(client, target) == 10)

@@ -59,6 +59,7 @@ class TopicJournal:
         self._clock = clock
         self._wanted_count = partition_count
         self._gathered: dict[int, tuple[list[Pair], list[Done]]] = {}  # by partition: what this turn appended
+        self._gathered_count = partition_count  # of partitions, when the first of it was appended
         self._overrides = {
             "cleanup.policy": "compact",
             "compression.type": "producer",
@@ -80,7 +81,11 @@ class TopicJournal:
             raise StorageError(f"{self._name} could not be made: {error.message}") from error
 
     def _log(self, partition: int) -> PartitionLog:
-        log = self.make().partitions[partition].log
+        partitions = self.make().partitions
+        if len(partitions) != self._gathered_count:
+            # A client made the topic in this turn, after the partition had been chosen by another number of them.
+            raise StorageError(f"{self._name}: has {len(partitions)} partitions, not {self._gathered_count}; try again")
+        log = partitions[partition].log
         if log is None:
             raise StorageError(f"{self._name}-{partition}: its log directory is offline")
         return log
@@ -88,6 +93,8 @@ class TopicJournal:
     def append(
         self, partition: int, records: Sequence[Pair], done: Done, *, producer: tuple[int, int] | None = None
     ) -> None:
+        if not self._gathered:
+            self._gathered_count = self.partition_count
         if producer is not None:
             self._stage_gathered(partition)  # what was appended before stands before
             self._stage(partition, records, done, producer)

@@ -27,7 +27,7 @@ class GroupTable:
         self.topics = topics
         self.journal = journal
         self.call_later = call_later
-        self.offsets = OffsetStore(journal.partition_count)
+        self.offsets = OffsetStore(self.partition_of)
         self.classic: dict[str, ClassicGroup] = {}
         self._clock = clock
         self._alarms: dict[str, Alarm] = {}
@@ -44,10 +44,13 @@ class GroupTable:
         if self.classic.get(group.group_id) is group:
             del self.classic[group.group_id]
 
+    def partition_of(self, group_id: str) -> int:
+        """Asked for each record: until the journal's topic is made, its number of partitions may still change."""
+        return partition_for(group_id, self.journal.partition_count)
+
     def append(self, group_id: str, records: Sequence[Pair], done: Callable[[int], None]) -> None:
         """One atomic batch about a group; `done` is told NONE when it is safe, or what to answer if it is not."""
-        partition = partition_for(group_id, self.journal.partition_count)
-        self.journal.append(partition, records, lambda error: done(response_code(error)))
+        self.journal.append(self.partition_of(group_id), records, lambda error: done(response_code(error)))
 
     # ── what the machines want done ──────────────────────────────────────────────────────────────────────────────
 

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from headrace.coordinator.group_records import CommittedOffset, OffsetCommitRecord, encode_offset_commit
 from headrace.coordinator.journal import COMMIT, JournalRecord, Pair
-from headrace.coordinator.placing import partition_for
 
 __all__ = ["CommittedOffset", "Entry", "OffsetStore", "TopicPartition"]
 
@@ -37,8 +36,9 @@ class _Pending:
 
 
 class OffsetStore:
-    def __init__(self, partition_count: int) -> None:
-        self._partition_count = partition_count  # of the journal
+    def __init__(self, partition_of: Callable[[str], int]) -> None:
+        """`partition_of` tells where the journal has a group."""
+        self._partition_of = partition_of
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         # By group and partition, since that is how they are asked for: each producer that has one pending.
         self._pending: dict[str, dict[TopicPartition, dict[int, _Pending]]] = {}
@@ -128,11 +128,7 @@ class OffsetStore:
     def end_transaction(self, producer_id: int, committed: bool, partition: int | None = None) -> None:
         """A marker in this partition of the journal; None stands for all of them."""
         groups = self._open.get(producer_id, set())
-        ended = [
-            group_id
-            for group_id in groups
-            if partition is None or partition_for(group_id, self._partition_count) == partition
-        ]
+        ended = [group_id for group_id in groups if partition is None or self._partition_of(group_id) == partition]
         for group_id in ended:
             groups.discard(group_id)
             self._end_in_group(producer_id, group_id, committed)

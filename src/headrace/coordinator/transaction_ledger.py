@@ -27,13 +27,12 @@ logger = logging.getLogger(__name__)
 
 
 class Held:
-    """A machine, and where and under which key the journal has it."""
+    """A machine, and under which key the journal has it."""
 
-    __slots__ = ("key", "machine", "partition")
+    __slots__ = ("key", "machine")
 
-    def __init__(self, machine: TransactionMachine, partition: int) -> None:
+    def __init__(self, machine: TransactionMachine) -> None:
         self.machine = machine
-        self.partition = partition
         self.key = encode_key(machine.current.transactional_id)
 
     @property
@@ -90,10 +89,12 @@ class TransactionLedger:
         return (held.machine.current for held in self._held.values())
 
     def hold(self, machine: TransactionMachine) -> Held:
-        transactional_id = machine.current.transactional_id
-        partition = partition_for(transactional_id, self._journal.partition_count)
-        held = self._held[transactional_id] = Held(machine, partition)
+        held = self._held[machine.current.transactional_id] = Held(machine)
         return held
+
+    def partition_of(self, transactional_id: str) -> int:
+        """Asked for each record: until the journal's topic is made, its number of partitions may still change."""
+        return partition_for(transactional_id, self._journal.partition_count)
 
     def drop(self, held: Held) -> None:
         """For one that was never written down."""
@@ -158,7 +159,7 @@ class TransactionLedger:
         self._append(held, complete, done)
 
     def _append(self, held: Held, transaction: Transaction, done: Done) -> None:
-        self._journal.append(held.partition, ((held.key, encode_value(transaction)),), done)
+        self._journal.append(self.partition_of(held.transactional_id), ((held.key, encode_value(transaction)),), done)
 
     # ── loading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -178,7 +179,7 @@ class TransactionLedger:
         if transaction is None or transaction.state in (State.DEAD, State.PREPARE_EPOCH_FENCE):
             event(logger, logging.WARNING, "transaction record of an unknown version", partition=partition)
         else:
-            self._held[transactional_id] = Held(TransactionMachine(transaction), partition)
+            self._held[transactional_id] = Held(TransactionMachine(transaction))
 
     def _track(self, held: Held) -> None:
         if held.machine.current.state is State.ONGOING:

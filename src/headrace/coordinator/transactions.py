@@ -233,7 +233,7 @@ class Transactions:
         by_partition: dict[int, list[Held]] = {}
         for held in self._ledger.all():
             if held.machine.expire(now_ms, self.settings.id_expiration_ms):
-                by_partition.setdefault(held.partition, []).append(held)
+                by_partition.setdefault(self._ledger.partition_of(held.transactional_id), []).append(held)
         for partition, expired in by_partition.items():
             for at in range(0, len(expired), TOMBSTONES_MAX):
                 self._ledger.bury(partition, expired[at : at + TOMBSTONES_MAX])

@@ -3,6 +3,8 @@
 import pytest
 
 from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from headrace.coordinator.group_records import CommittedOffset
+from headrace.coordinator.placing import partition_for
 from headrace.protocol import error_codes as codes
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
@@ -38,3 +40,46 @@ def test_an_internal_topic_does_not_grow(node, client, topic, validate_only):
     assert answer.error_code == codes.INVALID_TOPIC_EXCEPTION
     assert "num.partitions" in answer.error_message
     assert len(topic.partitions) == 50
+
+
+# ── coordinators whose topic is not there yet ────────────────────────────────────────────────────────────────────────
+
+
+def init(node):
+    """Asks for a producer id; its answers are in the list, once the turn has ended."""
+    answers = []
+    node.transactions.init_producer_id("shop", 60_000, None, answers.append)
+    return answers
+
+
+def end_turn(node):
+    node._end_of_turn()
+    node.reactor.run_pending()
+
+
+@pytest.mark.parametrize("partitions", [1, 7])
+def test_a_topic_made_by_a_client_in_the_same_turn_makes_the_producer_ask_again(node, client, partitions):
+    refused = init(node)
+    assert client.create(node, TRANSACTIONS_TOPIC, partitions).error_code == codes.NONE
+    end_turn(node)
+    assert [answer["error_code"] for answer in refused] == [codes.COORDINATOR_NOT_AVAILABLE]
+    taken = init(node)
+    end_turn(node)
+    assert [answer["error_code"] for answer in taken] == [codes.NONE]
+    written = [each.log.end_offset for each in node.topics.get(TRANSACTIONS_TOPIC).partitions]
+    assert [index for index, end in enumerate(written) if end] == [partition_for("shop", partitions)]
+
+
+def test_a_group_follows_the_partitions_of_a_topic_that_a_client_made(node, client):
+    groups = node.groups  # placed in 50 partitions until now
+    client.create(node, OFFSETS_TOPIC, 1)
+    client.create(node, "orders")
+    committed = []
+    entries = [("orders", 0, CommittedOffset(5, commit_timestamp_ms=node.clock.now_ms()))]
+    groups.commit_offsets_in_transaction(
+        7, 0, "shop", "", -1, None, entries, committed.append, transactional_id="t", version=5
+    )
+    end_turn(node)
+    assert committed == [[codes.NONE]]
+    groups.transaction_ended(7, 0, True)
+    assert groups.offsets.get("shop", "orders", 0).offset == 5

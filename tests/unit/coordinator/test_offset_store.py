@@ -16,17 +16,21 @@ PARTITIONS = 4
 PRODUCER, OTHER_PRODUCER = 7, 8
 
 
+def partition_of(group_id):
+    return partition_for(group_id, PARTITIONS)
+
+
 def at(offset, **rest):
     return CommittedOffset(offset, **rest)
 
 
 @pytest.fixture
 def store():
-    return OffsetStore(PARTITIONS)
+    return OffsetStore(partition_of)
 
 
 def read_again(journal):
-    store = OffsetStore(journal.partition_count)
+    store = OffsetStore(partition_of)
     for partition in range(journal.partition_count):
         for entry in journal.read_all(partition):
             if entry.is_control:
@@ -233,7 +237,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_a_restart_finds_the_same_as_kafka_would(steps):
     """Against Kafka's own rule, spelled out: each offset knows its place in the journal, and the highest wins."""
-    journal, store = MemoryJournal(PARTITIONS), OffsetStore(PARTITIONS)
+    journal, store = MemoryJournal(PARTITIONS), OffsetStore(partition_of)
     requests = OffsetRequests(journal, store, 100)
     committed, pending = {}, {}
     for place, (step, *rest) in enumerate(steps, 1):
