@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from headrace.broker.internal_topics import BrokerTopics, Markers, TopicJournal
@@ -69,6 +69,20 @@ class Coordination:
     def make_topic(self, name: str) -> None:
         """One of the two internal topics, if it is not there yet; StorageError if it cannot be made."""
         (self._offsets if name == OFFSETS_TOPIC else self._journal).make()
+
+    def why_absent(self, name: str, key: str) -> str:
+        """Why a group or a transactional id, by the internal topic that has it, has no coordinator; empty if it has."""
+        journal = self._offsets if name == OFFSETS_TOPIC else self._journal
+        lost = journal.lost_partitions
+        return lost.get(partition_for(key, journal.partition_count), "") if lost else ""
+
+    def damage(self) -> Mapping[str, object]:
+        """What could not be read of the internal topics, as metrics."""
+        journals = {OFFSETS_TOPIC: self._offsets, TRANSACTIONS_TOPIC: self._journal}
+        return {
+            "internal_records_skipped": {(name,): each.skipped_records for name, each in journals.items()},
+            "coordinator_partitions_lost": {(name,): len(each.lost_partitions) for name, each in journals.items()},
+        }
 
     def topic_deleted(self, topic: Topic) -> None:
         """Offsets of a topic that is gone mean nothing, and must not be found if one of that name is made again."""

@@ -6,6 +6,8 @@ one turn appends to a partition becomes one batch: staged at the end of the turn
 
 from __future__ import annotations
 
+import logging
+import struct
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -13,9 +15,10 @@ from typing import TYPE_CHECKING, Final
 from headrace.coordinator.journal import ABORT, COMMIT, Done, JournalRecord, Pair
 from headrace.core.clock import Clock
 from headrace.core.errors import PeerError, StorageError
-from headrace.log.recovery import segment_headers
+from headrace.core.telemetry import event
+from headrace.log.recovery import scan
 from headrace.log.transactions import Marker, build_marker, read_marker
-from headrace.protocol.batch import CONTROL
+from headrace.protocol.batch import CONTROL, BatchHeader
 from headrace.protocol.records import build_plain_batch, iter_records
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 
 BATCH_RECORDS_MAX: Final = 1_000
+
+logger = logging.getLogger(__name__)
 
 
 class _Told:
@@ -59,6 +64,8 @@ class TopicJournal:
         self._clock = clock
         self._wanted_count = partition_count
         self._gathered: dict[int, tuple[list[Pair], list[Done]]] = {}  # by partition: what this turn appended
+        self.skipped_records = 0
+        self.lost_partitions: dict[int, str] = {}  # and why
         self._gathered_count = partition_count  # of partitions, when the first of it was appended
         self._overrides = {
             "cleanup.policy": "compact",
@@ -136,25 +143,56 @@ class TopicJournal:
             done(StorageError(f"{self._name}-{partition}: {error.strerror or error}"))
 
     def read_all(self, partition: int) -> Iterator[JournalRecord]:
+        """StorageError where a batch is damaged: what stands behind it may depend on it."""
         topic = self._topics.get(self._name)
-        log = topic.partitions[partition].log if topic is not None else None
-        if log is None:
+        if topic is None:
             return
+        log = topic.partitions[partition].log
+        if log is None:
+            raise StorageError(f"{self._name}-{partition}: its log directory is offline")
         for segment in log.segments:
-            for header, position in segment_headers(segment, 0):
-                if header.last_offset < log.start_offset:
-                    continue
-                producer = (header.producer_id, header.producer_epoch)
-                batch = log.read_batch_at(segment, position, header.size)
-                if header.attributes & CONTROL:
-                    marker = read_marker(batch, *producer)
-                    if marker is not None:
-                        kind = COMMIT if marker.commit else ABORT
-                        yield JournalRecord(b"", None, header.base_offset, header.max_timestamp, *producer, True, kind)
-                    continue
-                for record in iter_records(batch):
-                    if record.key is not None:
-                        yield JournalRecord(record.key, record.value, record.offset, record.timestamp, *producer)
+            end = 0
+            for header, position in scan(segment, log.files, 0, segment.size, verify=True) if segment.size else ():
+                end = position + header.size
+                if header.last_offset >= log.start_offset:
+                    yield from self._read_batch(partition, header, log.read_batch_at(segment, position, header.size))
+            if end != segment.size:
+                raise StorageError(
+                    f"{segment.log_path}: no whole batch with the right checksum at byte {end} of {segment.size}; stop"
+                    f" the broker, and restore {log.path} from a backup or delete it: what it holds is then lost"
+                )
+
+    def _read_batch(self, partition: int, header: BatchHeader, batch: bytes) -> Iterator[JournalRecord]:
+        producer = (header.producer_id, header.producer_epoch)
+        at = header.base_offset
+        found: list[JournalRecord] = []
+        try:
+            if header.attributes & CONTROL:
+                marker = read_marker(batch, *producer)
+                if marker is not None:
+                    kind = COMMIT if marker.commit else ABORT
+                    found.append(JournalRecord(b"", None, at, header.max_timestamp, *producer, True, kind))
+                return iter(found)
+            for record in iter_records(batch):
+                at = record.offset
+                if record.key is None:
+                    self.skipped(partition, at, ValueError("it has no key"))
+                else:
+                    found.append(JournalRecord(record.key, record.value, at, record.timestamp, *producer))
+                at += 1
+        except (PeerError, ValueError, struct.error) as error:  # a whole batch whose records make no sense
+            self.skipped(partition, at, error)
+        return iter(found)
+
+    def skipped(self, partition: int, offset: int, error: Exception) -> None:
+        self.skipped_records += 1
+        message = "record of an internal topic skipped: it cannot be read"
+        event(logger, logging.WARNING, message, topic=self._name, partition=partition, offset=offset, error=error)
+
+    def lost(self, partition: int, error: Exception) -> None:
+        self.lost_partitions[partition] = str(error)
+        message = "partition of an internal topic cannot be read: what belongs to it has no coordinator"
+        event(logger, logging.ERROR, message, topic=self._name, partition=partition, error=error)
 
 
 class Markers:

@@ -161,6 +161,15 @@ FAMILIES: Final = {
     "log_directory_usable_bytes": Family(
         "log_directory_usable_bytes", "gauge", "Free bytes on a log directory's disk.", ("directory",)
     ),
+    "internal_records_skipped": Family(
+        "internal_records_skipped", "counter", "Records of internal topics that could not be read.", ("topic",)
+    ),
+    "coordinator_partitions_lost": Family(
+        "coordinator_partitions_lost",
+        "gauge",
+        "Partitions of internal topics that could not be read; their groups or transactional ids are not served.",
+        ("topic",),
+    ),
     "open_files": Family("open_files", "gauge", "Segment files open now."),
     "fetch_sessions": Family("fetch_sessions", "gauge", "Incremental fetch sessions kept."),
     "requests_waiting": Family("requests_waiting", "gauge", "Requests that wait for data or a flush."),

@@ -260,6 +260,8 @@ class Node:
             found["partitions"] = len(self.store.logs)
             found["topics"] = len(list(self.topics.all()))
             found["open_files"] = len(self.files)
+            if self._coordination is not None:
+                found.update(self._coordination.damage())
             found["waiting_fetches"] = self.purgatory.count
             found["fetch_sessions"] = len(self.fetch_sessions)
             ready.set()

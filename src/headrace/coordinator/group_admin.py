@@ -51,8 +51,8 @@ class GroupAdmin:
 
     # ── deleting ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def delete(self, group_ids: Iterable[str], answer: Ticket) -> None:
-        """Each group with its offsets, or not at all. Answers when the last of them is done."""
+    def delete(self, group_ids: Iterable[str], fault: Callable[[str], int], answer: Ticket) -> None:
+        """Each group with its offsets, or not at all, or not if it has a `fault`. Answers when the last is done."""
         results: dict[str, int | None] = dict.fromkeys(group_ids)
         if not results:
             answer({"results": []})
@@ -66,7 +66,11 @@ class GroupAdmin:
             return done
 
         for group_id in list(results):
-            self.delete_one(group_id, told(group_id))
+            code = fault(group_id)
+            if code == NONE:
+                self.delete_one(group_id, told(group_id))
+            else:
+                told(group_id)(code)
 
     def delete_one(self, group_id: str, done: Callable[[int], None]) -> None:
         offsets = self._table.offsets

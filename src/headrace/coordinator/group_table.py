@@ -29,6 +29,7 @@ class GroupTable:
         self.call_later = call_later
         self.offsets = OffsetStore(self.partition_of)
         self.classic: dict[str, ClassicGroup] = {}
+        self.lost: frozenset[int] = frozenset()  # partitions of the journal that could not be read
         self._clock = clock
         self._alarms: dict[str, Alarm] = {}
 

@@ -21,7 +21,8 @@ from headrace.coordinator.group_offsets import GroupOffsets
 from headrace.coordinator.group_records import GroupMetadata, GroupMetadataRecord, OffsetCommitRecord, UnknownRecord
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.group_table import GroupTable
-from headrace.coordinator.journal import Journal, Pair
+from headrace.coordinator.journal import Journal, JournalRecord, Pair
+from headrace.coordinator.journal_loading import replay_all
 from headrace.coordinator.offset_expiry import OffsetExpiry
 from headrace.coordinator.offset_requests import AnswerCodes, refused_delete, refused_fetch
 from headrace.coordinator.offset_store import Entry, OffsetStore, TopicPartition
@@ -32,6 +33,7 @@ from headrace.protocol.error_codes import (
     INVALID_GROUP_ID,
     INVALID_SESSION_TIMEOUT,
     NONE,
+    NOT_COORDINATOR,
     UNKNOWN_MEMBER_ID,
 )
 
@@ -60,18 +62,8 @@ class Groups:
     def load(self) -> None:
         """Everything that was written down. Until it has ended, whoever asks is told to wait."""
         table = self._table
-        for partition in range(table.journal.partition_count):
-            for entry in table.journal.read_all(partition):
-                if entry.is_control:
-                    table.offsets.replay_marker(entry, partition)
-                    continue
-                record = group_records.decode(entry.key, entry.value)
-                if isinstance(record, OffsetCommitRecord):
-                    table.offsets.replay(record, entry)
-                elif isinstance(record, GroupMetadataRecord):
-                    self._replay_classic(record)
-                elif not isinstance(record, UnknownRecord):
-                    self._consumers.replay(record)
+        table.lost = replay_all(table.journal, self._replay)
+        self._drop_lost()
         for group_id in table.offsets.group_ids() - table.classic.keys() - self._consumers.groups.keys():
             table.new_classic(group_id)  # a name for offsets, until somebody joins it
         self.is_loaded = True
@@ -80,6 +72,38 @@ class Groups:
             table.perform(group, group.loaded(now))
         self._consumers.loaded()
         self._expiry.sweep_again_and_again()
+
+    def _replay(self, partition: int, entry: JournalRecord) -> None:
+        offsets = self._table.offsets
+        if entry.is_control:
+            offsets.replay_marker(entry, partition)
+            return
+        record = group_records.decode(entry.key, entry.value)
+        if isinstance(record, OffsetCommitRecord):
+            offsets.replay(record, entry)
+        elif isinstance(record, GroupMetadataRecord):
+            self._replay_classic(record)
+        elif not isinstance(record, UnknownRecord):
+            self._consumers.replay(record)
+
+    def _drop_lost(self) -> None:
+        """A group of which a part is missing must not act: it would answer with offsets that are too old."""
+        table, consumers = self._table, self._consumers
+        if not table.lost:
+            return
+        known = table.offsets.group_ids() | table.classic.keys() | consumers.groups.keys()
+        lost = [group_id for group_id in known if table.partition_of(group_id) in table.lost]
+        table.offsets.drop(lost)
+        for group_id in lost:
+            table.classic.pop(group_id, None)
+            consumers.groups.pop(group_id, None)
+
+    def absence(self, group_id: str) -> int:
+        """Why the group has no coordinator now, as Kafka answers it; NONE if it has one."""
+        if not self.is_loaded:
+            return COORDINATOR_LOAD_IN_PROGRESS
+        table = self._table
+        return NOT_COORDINATOR if table.lost and table.partition_of(group_id) in table.lost else NONE
 
     def _replay_classic(self, record: GroupMetadataRecord) -> None:
         if record.value is None:
@@ -164,40 +188,38 @@ class Groups:
             answer({"error_code": NONE, "members": [_unknown(*each) for each in leaving]})
 
     def _fault(self, group_id: str) -> int:
-        if not self.is_loaded:
-            return COORDINATOR_LOAD_IN_PROGRESS
-        return NONE if group_id else INVALID_GROUP_ID
+        return self.absence(group_id) if group_id or not self.is_loaded else INVALID_GROUP_ID
 
     # ── the consumer group protocol ──────────────────────────────────────────────────────────────────────────────
 
     def consumer_heartbeat(self, beat: Heartbeat, answer: Ticket) -> None:
-        if self.is_loaded:
+        code = self.absence(beat.group_id)
+        if code == NONE:
             self._consumers.heartbeat(beat, answer)
         else:
-            answer(refused_heartbeat(COORDINATOR_LOAD_IN_PROGRESS))
+            answer(refused_heartbeat(code))
 
     def consumer_describe(self, group_ids: Iterable[str]) -> Sequence[Body]:
-        found = [self._consumers.describe(group_id) for group_id in group_ids]
-        if self.is_loaded:
-            return found
-        return [{**each, "error_code": COORDINATOR_LOAD_IN_PROGRESS, "error_message": None} for each in found]
+        return [self._consumer_described(group_id) for group_id in group_ids]
+
+    def _consumer_described(self, group_id: str) -> Body:
+        found, code = self._consumers.describe(group_id), self.absence(group_id)
+        return found if code == NONE else {**found, "error_code": code, "error_message": None}
 
     # ── administration ───────────────────────────────────────────────────────────────────────────────────────────
 
     def describe(self, group_ids: Iterable[str]) -> Sequence[Body]:
-        if not self.is_loaded:
-            return [undescribed(group_id, COORDINATOR_LOAD_IN_PROGRESS, None, "") for group_id in group_ids]
-        return [self._admin.describe(group_id) for group_id in group_ids]
+        return [self._described(group_id) for group_id in group_ids]
+
+    def _described(self, group_id: str) -> Body:
+        code = self.absence(group_id)
+        return self._admin.describe(group_id) if code == NONE else undescribed(group_id, code, None, "")
 
     def list(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> Sequence[Body]:
         return self._admin.listed(states, types)
 
     def delete(self, group_ids: Iterable[str], answer: Ticket) -> None:
-        if self.is_loaded:
-            self._admin.delete(group_ids, answer)
-        else:
-            code = COORDINATOR_LOAD_IN_PROGRESS
-            answer({"results": [{"group_id": each, "error_code": code} for each in dict.fromkeys(group_ids)]})
+        self._admin.delete(group_ids, self.absence, answer)
 
     # ── offsets ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -213,8 +235,9 @@ class Groups:
         version: int,
     ) -> None:
         """Answers with a code for each of the entries."""
-        if not self.is_loaded:
-            answer([COORDINATOR_LOAD_IN_PROGRESS] * len(entries))
+        code = self.absence(group_id)
+        if code != NONE:
+            answer([code] * len(entries))
             return
         self._offsets.commit(group_id, member_id, generation_or_epoch, instance_id, entries, answer, version=version)
 
@@ -233,8 +256,9 @@ class Groups:
         version: int,
     ) -> None:
         """Whether the producer's transaction is open, and holds this partition, is for the caller to know."""
-        if not self.is_loaded:
-            answer([COORDINATOR_LOAD_IN_PROGRESS] * len(entries))
+        code = self.absence(group_id)
+        if code != NONE:
+            answer([code] * len(entries))
             return
         producer = (producer_id, producer_epoch)
         self._offsets.commit(
@@ -261,16 +285,18 @@ class Groups:
         require_stable: bool,
         answer: Ticket,
     ) -> None:
-        if self.is_loaded:
+        code = self.absence(group_id)
+        if code == NONE:
             answer(self._offsets.fetch(group_id, member_id, member_epoch, wanted, require_stable))
         else:
-            answer(refused_fetch(group_id, COORDINATOR_LOAD_IN_PROGRESS))
+            answer(refused_fetch(group_id, code))
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition], answer: Ticket) -> None:
-        if self.is_loaded:
+        code = self.absence(group_id)
+        if code == NONE:
             self._offsets.delete(group_id, partitions, answer)
         else:
-            answer(refused_delete(COORDINATOR_LOAD_IN_PROGRESS))
+            answer(refused_delete(code))
 
 
 def _unknown(member_id: str, instance_id: str | None) -> Body:

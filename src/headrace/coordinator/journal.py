@@ -39,7 +39,13 @@ class Journal(Protocol):
         """
 
     def read_all(self, partition: int) -> Iterator[JournalRecord]:
-        """Everything in the partition, oldest first. Used once, at start."""
+        """Everything in the partition, oldest first. StorageError where it cannot be read. Used once, at start."""
+
+    def skipped(self, partition: int, offset: int, error: Exception) -> None:
+        """A record that was read makes no sense, and was passed over."""
+
+    def lost(self, partition: int, error: Exception) -> None:
+        """The partition could not be read: until the next start nobody asks for what is in it."""
 
 
 class MemoryJournal:
@@ -49,6 +55,9 @@ class MemoryJournal:
         self._held: list[tuple[int, Sequence[Pair], Done, tuple[int, int] | None]] = []
         self.holds = False  # appends wait for `release`
         self.fails = False  # appends are refused
+        self.unreadable: set[int] = set()  # partitions that cannot be read to their end
+        self.skips: list[tuple[int, int]] = []  # partition, offset
+        self.losses: list[int] = []
 
     @property
     def partition_count(self) -> int:
@@ -82,4 +91,12 @@ class MemoryJournal:
         log.append(JournalRecord(b"", None, len(log), 0, producer_id, epoch, True, control_type))
 
     def read_all(self, partition: int) -> Iterator[JournalRecord]:
-        return iter(list(self._records[partition]))
+        yield from list(self._records[partition])
+        if partition in self.unreadable:
+            raise StorageError(f"partition {partition} was told to be unreadable")
+
+    def skipped(self, partition: int, offset: int, error: Exception) -> None:
+        self.skips.append((partition, offset))
+
+    def lost(self, partition: int, error: Exception) -> None:
+        self.losses.append(partition)

@@ -208,6 +208,15 @@ class OffsetStore:
         else:
             self.pend(entry.producer_id, group_id, [(topic, partition, committed)])
 
+    def drop(self, group_ids: Iterable[str]) -> None:
+        """What was replayed of them does not count: the rest of it could not be read."""
+        for group_id in group_ids:
+            self._groups.pop(group_id, None)
+            self._pending.pop(group_id, None)
+            for groups in self._open.values():
+                groups.discard(group_id)
+        self._open = {producer_id: groups for producer_id, groups in self._open.items() if groups}
+
     def replay_marker(self, entry: JournalRecord, partition: int) -> None:
         """A control record in this partition of the journal."""
         self.end_transaction(entry.producer_id, entry.control_type == COMMIT, partition)

@@ -7,7 +7,8 @@ until both have succeeded. Nothing else may end it.
 import logging
 from collections.abc import Callable, Collection, Iterator
 
-from headrace.coordinator.journal import Journal
+from headrace.coordinator.journal import Journal, JournalRecord
+from headrace.coordinator.journal_loading import replay_all
 from headrace.coordinator.placing import partition_for
 from headrace.coordinator.transaction import Mark, State, TopicPartition, Transaction, Write
 from headrace.coordinator.transaction_records import decode_key, decode_value, encode_key, encode_value
@@ -54,17 +55,21 @@ class TransactionLedger:
         self._call_later = call_later
         self._write_markers = write_markers
         self._coordinator_epoch = coordinator_epoch
+        self._lost: frozenset[int] = frozenset()  # partitions of the journal that could not be read
         self._held: dict[str, Held] = {}
         self._ongoing: dict[str, Held] = {}
         self.on_settled: Callable[[str], None] = lambda transactional_id: None  # nothing is pending any more
 
     def load(self) -> None:
-        for partition in range(self._journal.partition_count):
-            for record in self._journal.read_all(partition):
-                if not record.is_control:
-                    self._replay(partition, record.key, record.value)
+        self._lost = replay_all(self._journal, self._replay)
+        if self._lost:  # what is known of such an id may be too old to act on
+            self._held = {each: held for each, held in self._held.items() if not self.is_lost(each)}
         for held in self._held.values():
             self._track(held)
+
+    def is_lost(self, transactional_id: str) -> bool:
+        """Its partition of the journal could not be read: nothing may be decided for it."""
+        return bool(self._lost) and self.partition_of(transactional_id) in self._lost
 
     def resume(self) -> None:
         """What was decided before a restart is carried on."""
@@ -163,19 +168,17 @@ class TransactionLedger:
 
     # ── loading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _replay(self, partition: int, key: bytes, value: bytes | None) -> None:
-        try:
-            transactional_id = decode_key(key)
-            if transactional_id is None:
-                event(logger, logging.WARNING, "transaction record of an unknown version", partition=partition)
-                return
-            if value is None:
-                self._held.pop(transactional_id, None)
-                return
-            transaction = decode_value(transactional_id, value)
-        except ValueError as error:
-            event(logger, logging.ERROR, "transaction record not understood", partition=partition, error=error)
+    def _replay(self, partition: int, record: JournalRecord) -> None:
+        if record.is_control:
             return
+        transactional_id = decode_key(record.key)
+        if transactional_id is None:
+            event(logger, logging.WARNING, "transaction record of an unknown version", partition=partition)
+            return
+        if record.value is None:
+            self._held.pop(transactional_id, None)
+            return
+        transaction = decode_value(transactional_id, record.value)
         if transaction is None or transaction.state in (State.DEAD, State.PREPARE_EPOCH_FENCE):
             event(logger, logging.WARNING, "transaction record of an unknown version", partition=partition)
         else:

@@ -32,6 +32,7 @@ from headrace.protocol.error_codes import (
     INVALID_REQUEST,
     INVALID_TRANSACTION_TIMEOUT,
     NONE,
+    NOT_COORDINATOR,
     TRANSACTIONAL_ID_NOT_FOUND,
 )
 
@@ -92,6 +93,8 @@ class Transactions:
             return respond(INVALID_TRANSACTION_TIMEOUT)
         if not self._loaded:
             return respond(COORDINATOR_LOAD_IN_PROGRESS)
+        if self._ledger.is_lost(transactional_id):
+            return respond(NOT_COORDINATOR)
         now_ms = self._clock.now_ms()
         held = self._ledger.get(transactional_id)
         try:
@@ -250,7 +253,13 @@ class Transactions:
     def _unknown(self, transactional_id: str) -> int:
         if not transactional_id:
             return INVALID_REQUEST
-        return INVALID_PRODUCER_ID_MAPPING if self._loaded else COORDINATOR_LOAD_IN_PROGRESS
+        return self.absence(transactional_id) or INVALID_PRODUCER_ID_MAPPING
+
+    def absence(self, transactional_id: str) -> int:
+        """Why the id has no coordinator now, as Kafka answers it; NONE if it has one."""
+        if not self._loaded:
+            return COORDINATOR_LOAD_IN_PROGRESS
+        return NOT_COORDINATOR if self._ledger.is_lost(transactional_id) else NONE
 
     def _described(self, transactional_id: str) -> Mapping[str, object]:
         held = self._ledger.get(transactional_id)

@@ -446,3 +446,40 @@ def test_alarm_is_armed_anew_only_for_an_earlier_time():
 def test_settings_that_cannot_be_are_refused(wrong):
     with pytest.raises(OperatorError):
         GroupSettings(**wrong)
+
+
+# ── a journal that cannot be read as a whole ─────────────────────────────────────────────────────────────────────────
+
+
+def test_every_request_of_a_group_whose_partition_is_lost_is_refused():
+    world = World()
+    member_id = world.stable_group()
+    commit(world, member_id=member_id, generation=1)
+    lost = partition_for("g", world.journal.partition_count)
+    world.journal.unreadable.add(lost)
+    again = world.restarted()
+    assert again.journal.losses == [lost]
+    assert again.join(group_id="g").code == NOT_COORDINATOR
+    assert again.sync(member_id, 1, {}).code == NOT_COORDINATOR
+    assert again.groups.heartbeat("g", member_id, 1, None) == NOT_COORDINATOR
+    assert again.groups.describe(["g"])[0]["error_code"] == NOT_COORDINATOR
+    assert again.groups.consumer_describe(["g"])[0]["error_code"] == NOT_COORDINATOR
+    other = next(each for each in "abcdef" if partition_for(each, again.journal.partition_count) != lost)
+    assert [each["error_code"] for each in again.delete("g", other).body["results"]] == [
+        NOT_COORDINATOR,
+        GROUP_ID_NOT_FOUND,
+    ]
+    assert delete_offsets(again, "orders")["error_code"] == NOT_COORDINATOR
+    assert again.groups.list() == []
+    assert again.join(group_id=other).code != NOT_COORDINATOR
+
+
+def test_what_was_read_of_a_lost_partition_is_forgotten():
+    world = World()
+    commit(world)
+    pending = [("refunds", 0, CommittedOffset(9))]
+    world.groups.commit_offsets_in_transaction(5, 0, "g", "", -1, None, pending, Box(), transactional_id="t", version=5)
+    world.journal.unreadable.add(partition_for("g", world.journal.partition_count))
+    again = world.restarted()
+    assert again.groups.offsets.group_ids() == set()
+    assert not again.groups.offsets.has_open_transaction("g")

@@ -2,6 +2,8 @@
 
 Who asks will use it: the internal topic is made now, as in Kafka, if it is not there.
 
+A group or an id whose partition of that topic is damaged has no coordinator; the message names the file.
+
 v0 knows groups only, v1 adds the kind of key and an error message, v4 takes many keys at once, v5 an
 error code, v6 share groups, which are not served.
 """
@@ -9,7 +11,7 @@ error code, v6 share groups, which are not served.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.address import advertised
@@ -26,21 +28,35 @@ GROUP, TRANSACTION = 0, 1
 
 def handle(node: Node, request: Request) -> Mapping[str, object]:
     body = request.body
-    many = request.version >= 4
-    kind = getattr(body, "key_type", GROUP)
-    if kind in (GROUP, TRANSACTION):
-        try:
-            node.coordination.make_topic(OFFSETS_TOPIC if kind == GROUP else TRANSACTIONS_TOPIC)
-        except StorageError as error:
-            return _found(body, many, COORDINATOR_NOT_AVAILABLE, str(error), -1, "", -1)
-        host, port = advertised(node, request)
-        return _found(body, many, NONE, "" if many else "NONE", node.settings.node_id, host, port)
-    return _found(body, many, INVALID_REQUEST, MALFORMED, -1, "", -1)
+    if request.version < 4:
+        return _find(node, request, body.key, "NONE")
+    return {"coordinators": [{"key": key, **_find(node, request, key, "")} for key in body.coordinator_keys]}
 
 
-def _found(body: Any, many: bool, code: int, message: str, node_id: int, host: str, port: int) -> Mapping[str, object]:
-    found = {"error_code": code, "error_message": message, "node_id": node_id, "host": host, "port": port}
-    return {"coordinators": [{"key": key, **found} for key in body.coordinator_keys]} if many else found
+def _find(node: Node, request: Request, key: str, message: str) -> Mapping[str, object]:
+    kind = getattr(request.body, "key_type", GROUP)
+    if kind not in (GROUP, TRANSACTION):
+        return _refused(INVALID_REQUEST, MALFORMED)
+    topic = OFFSETS_TOPIC if kind == GROUP else TRANSACTIONS_TOPIC
+    try:
+        node.coordination.make_topic(topic)
+    except StorageError as error:
+        return _refused(COORDINATOR_NOT_AVAILABLE, str(error))
+    why_absent = node.coordination.why_absent(topic, key)
+    if why_absent:
+        return _refused(COORDINATOR_NOT_AVAILABLE, why_absent)
+    host, port = advertised(node, request)
+    return {
+        "error_code": NONE,
+        "error_message": message,
+        "node_id": node.settings.node_id,
+        "host": host,
+        "port": port,
+    }
+
+
+def _refused(code: int, message: str) -> Mapping[str, object]:
+    return {"error_code": code, "error_message": message, "node_id": -1, "host": "", "port": -1}
 
 
 API = Api(key=10, name="FindCoordinator", low=0, high=6, handle=handle)
