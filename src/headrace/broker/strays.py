@@ -43,7 +43,7 @@ def sort_out(catalog: Catalog, store: LogStore) -> list[TopicEntry]:
 def topic_id_of(log: PartitionLog, store: LogStore) -> uuid.UUID | None:
     path = os.path.join(log.path, checkpoints.PARTITION_METADATA_FILE)
     data = store.files.disk.read_file(path)
-    return None if data is None else checkpoints.decode_partition_metadata(data.decode(), path)
+    return None if data is None else checkpoints.decode_partition_metadata(checkpoints.text_of(data, path), path)
 
 
 def _adopt(store: LogStore) -> list[TopicEntry]:

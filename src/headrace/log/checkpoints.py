@@ -39,6 +39,15 @@ class MetaProperties:
     directory_id: UUID | None = None
 
 
+def text_of(data: bytes, file: str) -> str:
+    """What a file says, if it is text at all. `file` is the path that a complaint names."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        what = f"byte {error.start} of {len(data)}, 0x{data[error.start]:02x}, is not text"
+        raise OperatorError(f"{file}: {what}; {_remedy(file)}") from None
+
+
 def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> str:
     return encode_lines([f"{topic} {index} {offset}" for (topic, index), offset in offsets.items()])
 
@@ -154,8 +163,11 @@ def uuid_from_text(text: str) -> UUID:
 
 
 def malformed(file: str, number: int, line: str, expected: str) -> OperatorError:
-    remedy = _REMEDIES.get(os.path.basename(file), "restore it from a backup")
-    return OperatorError(f"{file}, line {number}: {line[:100]!r} is not {expected}; {remedy}")
+    return OperatorError(f"{file}, line {number}: {line[:100]!r} is not {expected}; {_remedy(file)}")
+
+
+def _remedy(file: str) -> str:
+    return _REMEDIES.get(os.path.basename(file), "restore it from a backup")
 
 
 def _integer(text: str, file: str, number: int, line: str) -> int:

@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 def read_clean_offsets(directory: LogDirectory) -> dict[tuple[str, int], int]:
     try:
         return directory.read_offsets(CLEANER_OFFSET_FILE)
-    except (OperatorError, UnicodeDecodeError) as error:
-        logger.warning("its logs are compacted from their start again: %s", error)
+    except OperatorError as error:
+        logger.warning("%s: its logs are compacted from their start again: %s", directory.path, error)
         return {}
 
 

@@ -11,7 +11,7 @@ to and not done. An index that is still `.swap` when its `.log` is in place is o
 import os
 
 from headrace.core.files import Disk
-from headrace.log.segment import LENGTH_PREFIX_BYTES, SUFFIXES
+from headrace.log.segment import LENGTH_PREFIX_BYTES, SUFFIXES, base_offset_of
 from headrace.protocol.batch import HEADER_BYTES, read_header
 
 CLEANED_SUFFIX = ".cleaned"
@@ -43,7 +43,8 @@ def complete_swaps(disk: Disk, path: str) -> None:
     """At a start: finishes the exchanges that a crash interrupted, drops those that had not been agreed to."""
     names = os.listdir(path)
     present = set(names)
-    agreed = sorted(name[: -len(_LOG + SWAP_SUFFIX)] for name in names if name.endswith(_LOG + SWAP_SUFFIX))
+    stems = (name[: -len(_LOG + SWAP_SUFFIX)] for name in names if name.endswith(_LOG + SWAP_SUFFIX))
+    agreed = sorted(stem for stem in stems if base_offset_of(stem) is not None)  # anything else is junk
     for name in names:
         segment, own = name.split(".")[0], name[: -len(SWAP_SUFFIX)]
         if not name.endswith(SWAP_SUFFIX) or segment in agreed:
@@ -62,7 +63,7 @@ def _complete(disk: Disk, path: str, segment: str, names: list[str]) -> None:
     end_offset = _end_offset(disk, base + _LOG + SWAP_SUFFIX)
     for name in sorted(names):
         stem, dot, suffix = name.partition(".")
-        if dot + suffix not in SUFFIXES or not stem.isdigit():
+        if dot + suffix not in SUFFIXES or base_offset_of(stem) is None:
             continue
         if stem == segment or int(segment) <= int(stem) < end_offset:
             disk.unlink(os.path.join(path, name))

@@ -52,7 +52,7 @@ class LogDirectory:
         if data is None:
             self.is_new = True
             return
-        meta = checkpoints.decode_meta_properties(data.decode(), file)
+        meta = checkpoints.decode_meta_properties(checkpoints.text_of(data, file), file)
         if meta.node_id != node_id:
             raise OperatorError(
                 f"{self.path}: belongs to broker {meta.node_id}, not {node_id}; set broker.id={meta.node_id},"
@@ -78,7 +78,7 @@ class LogDirectory:
                 shutil.rmtree(entry.path, ignore_errors=True)
                 continue
             topic, _, index = entry.name.rpartition("-")
-            if topic and index.isdigit():
+            if topic and index.isascii() and index.isdigit():
                 yield topic, int(index), entry.path
 
     def mark_clean_stop(self) -> None:
@@ -91,7 +91,7 @@ class LogDirectory:
     def read_offsets(self, name: str) -> dict[tuple[str, int], int]:
         file = os.path.join(self.path, name)
         data = self._disk.read_file(file)
-        return checkpoints.decode_offsets(data.decode(), file) if data else {}
+        return checkpoints.decode_offsets(checkpoints.text_of(data, file), file) if data else {}
 
     def write_offsets(self, name: str, offsets: dict[tuple[str, int], int], *, sync: bool = True) -> None:
         self._disk.replace_file(os.path.join(self.path, name), checkpoints.encode_offsets(offsets).encode(), sync=sync)

@@ -14,10 +14,11 @@ from crc32c import crc32c
 
 from headrace.core.errors import OperatorError
 from headrace.core.files import PASSING_ERRORS, Disk, OpenFiles
+from headrace.log.checkpoints import text_of
 from headrace.log.compaction_swap import SWAP_SUFFIX, complete_swaps
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.producer_state import ProducerState
-from headrace.log.segment import SUFFIXES, Segment, segment_name
+from headrace.log.segment import NAME_DIGITS, SUFFIXES, Segment, base_offset_of, segment_name
 from headrace.log.snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from headrace.log.snapshots import Snapshots
 from headrace.log.transactions import Aborted, read_marker
@@ -103,11 +104,20 @@ def _look(path: str) -> _Found:
     found = _Found()
     for entry in os.scandir(path):
         name = entry.name
-        if name.endswith(".log"):
-            stat = entry.stat()
-            found.segments.append((int(name[:-4]), stat.st_size, int(stat.st_mtime * 1000)))
-        elif name.endswith(SNAPSHOT_SUFFIX):
-            found.snapshots.append(int(name[: -len(SNAPSHOT_SUFFIX)]))
+        if name.endswith((".log", SNAPSHOT_SUFFIX)):
+            stem, _, suffix = name.rpartition(".")
+            base_offset = base_offset_of(stem) if entry.is_file() else None
+            if base_offset is None:
+                logger.warning(
+                    "%s is ignored: segments and snapshots are files named by %d digits; move it elsewhere",
+                    entry.path,
+                    NAME_DIGITS,
+                )
+            elif suffix == "log":
+                stat = entry.stat()
+                found.segments.append((base_offset, stat.st_size, int(stat.st_mtime * 1000)))
+            else:
+                found.snapshots.append(base_offset)
         elif name == "leader-epoch-checkpoint":
             found.has_epochs = True
         elif name.endswith(_LEFT_OVERS):
@@ -120,9 +130,9 @@ def _epochs(path: str, disk: Disk) -> LeaderEpochs:
     file = os.path.join(path, "leader-epoch-checkpoint")
     data = disk.read_file(file)
     try:
-        return LeaderEpochs.decode(data.decode(), file) if data else LeaderEpochs()
-    except (OperatorError, UnicodeDecodeError) as error:
-        logger.warning("a loss of power left it damaged, and it is begun anew: %s", error)
+        return LeaderEpochs.decode(text_of(data, file), file) if data else LeaderEpochs()
+    except OperatorError as error:
+        logger.warning("a damaged file is ignored and will be replaced, nothing needs to be done: %s", error)
         return LeaderEpochs()
 
 

@@ -21,10 +21,20 @@ _TIMED_HEAD_BYTES: Final = _TIMED_HEAD.size
 LENGTH_PREFIX_BYTES: Final = 12
 SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex")  # the files that a segment may have
 UNINDEXED_BYTES_MAX: Final = 16 << 10
+NAME_DIGITS: Final = 20
+OFFSET_MAX: Final = (1 << 63) - 1
 
 
 def segment_name(base_offset: int) -> str:
     return f"{base_offset:020d}"
+
+
+def base_offset_of(stem: str) -> int | None:
+    """The inverse of `segment_name`; None if the file is called something else, and so is not a part of a log."""
+    if len(stem) != NAME_DIGITS or not (stem.isascii() and stem.isdigit()):
+        return None
+    base_offset = int(stem)
+    return base_offset if base_offset <= OFFSET_MAX else None
 
 
 class Segment:

@@ -108,12 +108,12 @@ def _meta(directory: str) -> dict[str, str]:
     """What `meta.properties` says; empty if there is none."""
     from headrace.core.errors import OperatorError
     from headrace.core.properties import parse_properties
-    from headrace.log.checkpoints import META_PROPERTIES_FILE, decode_meta_properties
+    from headrace.log.checkpoints import META_PROPERTIES_FILE, decode_meta_properties, text_of
 
     path = os.path.join(directory, META_PROPERTIES_FILE)
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        with open(path, "rb") as file:
+            text = text_of(file.read(), path)
         decode_meta_properties(text, path)
         return {each.key: each.value for each in parse_properties(text, path)}
     except FileNotFoundError:
