@@ -225,7 +225,8 @@ def _trusted_position(segment: Segment, recovery_point: int) -> int:
     last = segment.locate(recovery_point - 1, segment.size)
     if last is None or read_header(segment.head(last[0], HEADER_BYTES)).last_offset != recovery_point - 1:
         return 0
-    return last[0] + last[2]
+    end = last[0] + last[2]
+    return end if last[0] + HEADER_BYTES <= end <= segment.size else 0  # a damaged length leads nowhere
 
 
 def _forget_from(segment: Segment, position: int, offset: int, recovery_point: int) -> None:
@@ -282,9 +283,12 @@ def _record(state: ProducerState, header: BatchHeader, segment: Segment, positio
 
 
 def segment_headers(segment: Segment, position: int) -> Iterator[tuple[BatchHeader, int]]:
-    """The batches' headers from `position` on, trusted as they are."""
+    """The batches' headers from `position` on, trusted as they are, up to one that cannot be a batch."""
     while position + HEADER_BYTES <= segment.size:
         header = read_header(segment.head(position, HEADER_BYTES))
+        if header.size < HEADER_BYTES:
+            logger.warning("%s: damaged at byte %d: no batch has %d bytes", segment.log_path, position, header.size)
+            return
         yield header, position
         position += header.size
 

@@ -174,6 +174,28 @@ def test_a_damaged_partition_leaves_only_its_own_transactional_ids_without_a_coo
     assert path in absent.error_message
 
 
+@pytest.mark.parametrize("pending", [False, True], ids=["plain", "in a transaction"])
+@pytest.mark.parametrize("at", [LENGTH, MAGIC, CRC, RECORDS, -4], ids=["length", "magic", "crc", "records", "end"])
+def test_damage_below_the_recovery_point_of_a_killed_broker_costs_other_groups_nothing(make_node, used, at, pending):
+    if pending:
+        entries = [("orders", 0, CommittedOffset(9))]
+        used.groups.commit_offsets_in_transaction(
+            7, 0, HIT, "", -1, None, entries, lambda codes: None, transactional_id="t", version=5
+        )
+        end_turn(used)
+    log = used.topics.partition(OFFSETS_TOPIC, partition_for(HIT, COUNT)).log
+    log.checkpoint()
+    log.flushed_offset = log.mark = log.end_offset
+    used.store.save_checkpoints()
+    assert log.recovery_point == log.end_offset
+    used.abandon()
+    flip(used, OFFSETS_TOPIC, at)
+    node = make_node()
+    assert committed(node, HIT) in ("NOT_COORDINATOR", -1)  # -1: the log was cut there
+    assert committed(node, OTHER) == 6
+    assert commit(node, OTHER, 8) == codes.NONE
+
+
 def test_a_partition_that_was_deleted_to_repair_it_serves_its_groups_again(make_node, used):
     used.close()
     path = flip(used, OFFSETS_TOPIC, CRC)
