@@ -1,9 +1,10 @@
 """The event loop: one thread, one epoll, and every piece of a broker's state belongs to it.
 
-A turn is: wait, hand each ready descriptor to its owner, run what threads sent back, run timers that are due, then
-the end-of-turn hooks (write what was staged, send what was answered). Grouping by turns is what makes it fast: under
-load one turn serves many connections with few system calls. It is written by hand since a turn must have an end to
-hook on to, and since asyncio's handles cost as much as a whole small request (measured: see ../shared/performance.md).
+A turn is: wait, hand each ready descriptor to its owner, run what threads sent back, run timers that are due (a bounded
+number of them; the rest in the next turns), then the end-of-turn hooks (write what was staged, send what was answered).
+Grouping by turns is what makes it fast: under load one turn serves many connections with few system calls. It is
+written by hand since a turn must have an end to hook on to, and since asyncio's handles cost as much as a whole small
+request (measured: see ../shared/performance.md).
 """
 
 import contextlib
@@ -21,7 +22,10 @@ from typing import Final
 READ: Final = select.EPOLLIN
 WRITE: Final = select.EPOLLOUT
 BROKEN: Final = select.EPOLLHUP | select.EPOLLERR
-EVENTS_MAX: Final = 512  # a turn
+EVENTS_MAX: Final = 512  # per turn
+TIMERS_PER_TURN: Final = 64  # so that many that are due together do not keep connections waiting
+TIMERS_S_PER_TURN: Final = 0.005  # no further timer is begun after this long
+CANCELLED_PER_TURN: Final = 1024  # cancelled timers taken out of the heap, which cost next to nothing each
 
 logger = logging.getLogger(__name__)
 
@@ -141,17 +145,24 @@ class Reactor:
         if self._from_threads:
             return 0
         timers = self._timers
-        while timers and timers[0][2].callback is None:
+        for _ in range(CANCELLED_PER_TURN):
+            if not timers or timers[0][2].callback is not None:
+                break
             heapq.heappop(timers)
         return max(0.0, timers[0][0] - time.monotonic() - self._ahead_s) if timers else -1
 
     def _run_timers(self) -> None:
         timers = self._timers
-        now = time.monotonic() + self._ahead_s
-        while timers and (timers[0][0] <= now or timers[0][2].callback is None):
+        began = time.monotonic()
+        now = began + self._ahead_s
+        for _ in range(TIMERS_PER_TURN):
+            if not timers or (timers[0][0] > now and timers[0][2].callback is not None):
+                return
             callback = heapq.heappop(timers)[2].callback
             if callback is not None:
                 callback()
+                if time.monotonic() - began > TIMERS_S_PER_TURN:
+                    return
 
     def close(self) -> None:
         self._owners.clear()

@@ -116,8 +116,10 @@ class ConsumerGroup:
         }
 
     def expire(self, now: Now) -> Decision | None:
-        """Removes whoever has run out of time; None if nobody has. To be called until it returns None."""
+        """Removes whoever has run out of time, or a slice of them; None if nobody has. The rest leaves
+        `deadlines.wake_ms` in the past."""
         gone = set()
+        self.deadlines.begin_slice()
         while (key := self.deadlines.take_due(now.ms)) is not None:
             kind, member_id = key
             member = self.table.members.get(member_id)

@@ -132,7 +132,8 @@ class GroupFacts:
         if not self.roster.members:
             return frozenset()
         try:
-            return frozenset(topic for each in self.roster for topic in topics_of(each.metadata(self.protocol_name)))
+            said = {each.metadata(self.protocol_name) for each in self.roster}  # most members say the same
+            return frozenset(topic for metadata in said for topic in topics_of(metadata))
         except ValueError:
             return None
 

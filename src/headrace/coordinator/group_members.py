@@ -71,7 +71,8 @@ class Roster:
     def __init__(self) -> None:
         self.members: dict[str, Member] = {}
         self.pending: set[str] = set()  # ids that were given out; their owners are yet to join with them
-        self.leader: str | None = None
+        self._leader: str | None = None
+        self._leader_left = False  # the next one is looked for when it is asked for: many may leave before that
         self.joins_waiting = 0
         self._by_instance: dict[str, str] = {}
         self._speakers: Counter[str] = Counter()  # members by the name of a protocol
@@ -93,6 +94,18 @@ class Roster:
 
     def id_of_instance(self, instance_id: str) -> str | None:
         return self._by_instance.get(instance_id)
+
+    @property
+    def leader(self) -> str | None:
+        if self._leader_left:
+            self._leader_left = False
+            self._leader = next(iter(self.members), None)
+        return self._leader
+
+    @leader.setter
+    def leader(self, member_id: str | None) -> None:
+        self._leader_left = False
+        self._leader = member_id
 
     @property
     def all_joined(self) -> bool:
@@ -124,8 +137,8 @@ class Roster:
         self.joins_waiting -= member.join_ticket is not None
         if member.instance_id is not None and self._by_instance.get(member.instance_id) == member_id:
             del self._by_instance[member.instance_id]
-        if self.leader == member_id:
-            self.leader = next(iter(self.members), None)
+        if self._leader == member_id:
+            self._leader_left = True
 
     def rename(self, member: Member, new_id: str) -> None:
         """A static member comes back under another id: its place, its assignment and its leadership stay."""

@@ -84,8 +84,9 @@ class GroupState(GroupFacts):
     # ── deadlines, and what comes from outside ───────────────────────────────────────────────────────────────────
 
     def expire(self, now: Now) -> list[Effect]:
-        """Everything that is due by now."""
+        """What is due by now, or a slice of it: the rest leaves `deadlines.wake_ms` in the past."""
         self._now = now
+        self.deadlines.begin_slice()
         while (key := self.deadlines.take_due(now.ms)) is not None:
             kind, member_id = key
             if kind == SESSION:

@@ -3,7 +3,9 @@
 A group id belongs to one kind of group at a time. Nothing is answered that depends on a record before it is written.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from headrace.coordinator import group_records
 from headrace.coordinator.classic_group import ClassicGroup
@@ -17,6 +19,8 @@ from headrace.coordinator.placing import partition_for
 from headrace.coordinator.topic_view import TopicView
 from headrace.core.clock import Clock
 from headrace.protocol.error_codes import NONE
+
+ANSWERS_PER_TURN: Final = 128  # given to the members of one group, or of those that have to wait
 
 
 class GroupTable:
@@ -32,6 +36,7 @@ class GroupTable:
         self.lost: frozenset[int] = frozenset()  # partitions of the journal that could not be read
         self._clock = clock
         self._alarms: dict[str, Alarm] = {}
+        self._answers: deque[Answer] = deque()  # of large groups: given out in slices
 
     def now(self) -> Now:
         return Now(self._clock.now_ms(), int(self._clock.monotonic() * 1000))
@@ -56,12 +61,29 @@ class GroupTable:
     # ── what the machines want done ──────────────────────────────────────────────────────────────────────────────
 
     def perform(self, group: ClassicGroup, effects: Iterable[Effect]) -> None:
+        """Records in their order and at once; of many answers (all members of a large group) some in later turns."""
+        left = ANSWERS_PER_TURN
         for effect in effects:
-            if isinstance(effect, Answer):
+            if not isinstance(effect, Answer):
+                self._store(group, effect)
+            elif left > 0:
+                left -= 1
                 effect.ticket(effect.body)
             else:
-                self._store(group, effect)
+                self._answer_later(effect)
         self.watch(group, self.now())
+
+    def _answer_later(self, answer: Answer) -> None:
+        if not self._answers:
+            self.call_later(0, self._answer_slice)
+        self._answers.append(answer)
+
+    def _answer_slice(self) -> None:
+        for _ in range(min(ANSWERS_PER_TURN, len(self._answers))):
+            ticket, body = self._answers.popleft()
+            ticket(body)
+        if self._answers:
+            self.call_later(0, self._answer_slice)
 
     def _store(self, group: ClassicGroup, store: Store) -> None:
         def written(code: int) -> None:

@@ -84,6 +84,32 @@ def test_a_cancelled_timer_never_runs_and_wakes_nobody(reactor):
     assert [timer for _, _, timer in reactor._timers if timer.callback is None] == []
 
 
+def test_timers_that_are_due_together_run_in_slices_with_descriptors_served_between(reactor, monkeypatch):
+    monkeypatch.setattr(reactor_module, "TIMERS_S_PER_TURN", WAIT_S_MAX)
+    count = 3 * reactor_module.TIMERS_PER_TURN
+    near, far = socket.socketpair()
+    ran, served = [], []
+    with near, far:
+        far.send(b"x")  # stays unread: ready in every turn
+        reactor.add(near.fileno(), READ, lambda _: served.append(len(ran)))
+        for number in range(count):
+            reactor.call_later(0.0, lambda number=number: ran.append(number))
+        run(reactor, lambda: len(ran) == count)
+        reactor.remove(near.fileno())
+    assert ran == list(range(count))
+    assert served == [0, reactor_module.TIMERS_PER_TURN, 2 * reactor_module.TIMERS_PER_TURN]
+
+
+def test_a_timer_that_takes_long_leaves_the_others_to_the_next_turn(reactor, monkeypatch):
+    monkeypatch.setattr(reactor_module, "TIMERS_S_PER_TURN", -1.0)  # any time is too long
+    ran, turns = [], []
+    reactor.end_of_turn.append(lambda: turns.append(len(ran)))
+    for number in range(3):
+        reactor.call_later(0.0, lambda number=number: ran.append(number))
+    run(reactor, lambda: len(ran) == 3)
+    assert turns == [1, 2, 3]
+
+
 def test_a_timer_may_cancel_another_that_is_due(reactor):
     seen = []
     later = []

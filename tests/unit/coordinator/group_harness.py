@@ -147,10 +147,10 @@ class _Timer:
 class World:
     """Groups, and what a restart leaves of them."""
 
-    def __init__(self, journal=None, clock=None, topics=None, **settings):
+    def __init__(self, journal=None, clock=None, topics=None, scheduler=None, **settings):
         self.journal = journal or MemoryJournal()
         self.clock = clock or ManualClock()
-        self.scheduler = Scheduler(self.clock)
+        self.scheduler = scheduler or Scheduler(self.clock)
         self.topics = topics or TopicTable({"orders": 4})
         self.settings = settings
         settings.setdefault("initial_rebalance_delay_ms", 0)
