@@ -23,6 +23,7 @@ class MemberWish(NamedTuple):
 Wishes = Mapping[str, MemberWish]
 Targets = dict[str, Partitions]
 Counts = Mapping[uuid.UUID, int]
+NOTHING: Final[Partitions] = {}
 Placed = tuple[int, int]  # a topic by its place in the order of ids, and one of its partitions
 
 
@@ -52,6 +53,8 @@ def _uniform_alike(wishes: Wishes, counts: Counts, topics: frozenset[uuid.UUID])
     for member_id in sorted(wishes):
         target = wishes[member_id].target
         kept[member_id] = held = []
+        if not target:
+            continue  # as most have in a group with more members than partitions
         for place, topic_id in sorted((places[each], each) for each in target if each in places):
             for partition in sorted(target[topic_id]):
                 if (place, partition) in free:
@@ -74,7 +77,7 @@ def _uniform_alike(wishes: Wishes, counts: Counts, topics: frozenset[uuid.UUID])
     for member_id, held in kept.items():
         for _ in range(quotas[member_id] - len(held)):
             held.append(next(waiting))
-    return {member_id: _by_topic(held, ids) for member_id, held in kept.items()}
+    return {member_id: _by_topic(held, ids) if held else NOTHING for member_id, held in kept.items()}
 
 
 def range_(wishes: Wishes, counts: Counts) -> Targets:

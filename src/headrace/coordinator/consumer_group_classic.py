@@ -200,10 +200,7 @@ def _member(
 
 def _subscription(group: ConsumerGroup, request: JoinRequest, member_id: str) -> EmbeddedSubscription:
     """What it subscribes to, if all classic members can speak one of its protocols."""
-    classics = [each.subscription.classic for each in group.table.members.values() if each.subscription.classic]
-    spoken = [{name for name, _ in classic.protocols} for classic in classics]
-    names = {name for name, _ in request.protocols}
-    if request.protocol_type == CONSUMER and any(all(name in each for each in spoken) for name in names):
+    if request.protocol_type == CONSUMER and group.table.counts.speak_any(name for name, _ in request.protocols):
         try:
             return read_subscription(request.protocols[0][1])
         except ValueError:
@@ -217,7 +214,7 @@ def _is_last_other(group: ConsumerGroup, static: ConsumerGroupMember | None) -> 
     return (
         static is not None
         and not static.is_classic
-        and group.table.classic_count() == count - 1
+        and group.table.counts.classic == count - 1
         and count <= group.settings.max_size
         and may_downgrade(group.settings)
     )

@@ -25,7 +25,7 @@ from headrace.coordinator.consumer_group_member import (
     with_epoch,
 )
 from headrace.coordinator.consumer_group_requests import ClassicSeed, ClassicSeedMember
-from headrace.coordinator.consumer_group_table import ConsumerGroupTable, metadata_hash
+from headrace.coordinator.consumer_group_table import ConsumerGroupTable
 from headrace.coordinator.consumer_protocol import (
     by_topic_id,
     read_assignment,
@@ -33,6 +33,7 @@ from headrace.coordinator.consumer_protocol import (
     write_assignment,
 )
 from headrace.coordinator.group_settings import GroupSettings
+from headrace.coordinator.subscription_counts import topics_digest
 from headrace.coordinator.topic_view import TopicView
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND
@@ -44,7 +45,7 @@ def may_become_classic(
     table: ConsumerGroupTable, leaving: Collection[ConsumerGroupMember], settings: GroupSettings
 ) -> bool:
     staying = len(table.members) - len(leaving)
-    classic_staying = table.classic_count() - sum(member.is_classic for member in leaving)
+    classic_staying = table.counts.classic - sum(member.is_classic for member in leaving)
     return classic_staying == staying and 0 < staying <= settings.max_size and may_downgrade(settings)
 
 
@@ -113,7 +114,7 @@ def upgrade_changes(
         targets.append(TargetChange(member.member_id, mine))
         current = CurrentAssignment(epoch=generation, previous_epoch=generation, assigned=with_epoch(mine, generation))
         currents.append(CurrentChange(member.member_id, current))
-    epoch = EpochChange(generation, metadata_hash(names, topics))
+    epoch = EpochChange(generation, topics_digest(names, topics))
     return [*subscriptions, epoch, *targets, TargetEpochChange(generation), *currents]
 
 

@@ -8,6 +8,9 @@ from headrace.coordinator.consumer_group_table import ConsumerGroupTable
 from headrace.coordinator.topic_pattern import TopicPattern
 from headrace.coordinator.topic_view import TopicView
 from headrace.core.errors import PeerError
+from headrace.protocol.error_codes import INVALID_REGULAR_EXPRESSION
+
+PATTERNS_PER_GROUP_MAX = 1000  # each is tried on every topic; members of one group usually share one
 
 
 class GroupPatterns:
@@ -18,25 +21,36 @@ class GroupPatterns:
         self._names_seen: frozenset[str] = frozenset()
 
     def check(self, pattern: str) -> None:
-        """PeerError if it is malformed. To be called before anything is changed."""
+        """PeerError if it is malformed, or one too many. To be called before anything is changed."""
+        used = self._table.counts.patterns
+        if pattern and pattern not in used and len(used) >= PATTERNS_PER_GROUP_MAX:
+            raise PeerError(
+                INVALID_REGULAR_EXPRESSION,
+                f"Group {self._table.group_id} subscribes with {len(used)} different regular expressions, the most that"
+                " a group may have; use one of them.",
+            )
         if pattern and pattern not in self._compiled:
             self._compiled[pattern] = TopicPattern(pattern)
 
     def unused(self) -> list[PatternChange]:
-        used = self._used()
-        self._compiled = {pattern: compiled for pattern, compiled in self._compiled.items() if pattern in used}
-        return [PatternChange(pattern, None) for pattern in self._table.patterns if pattern not in used]
+        counts = self._table.counts
+        unused = [pattern for pattern in counts.dropped if pattern not in counts.patterns]
+        counts.dropped.clear()
+        for pattern in unused:
+            self._compiled.pop(pattern, None)
+        return [PatternChange(pattern, None) for pattern in unused if pattern in self._table.patterns]
 
     def resolved(self, wall_ms: int, *, is_stale: bool) -> list[PatternChange]:
         """Those that stand for something else than is known. `is_stale`: the topics have changed."""
-        used = self._used()
-        if not used or not (is_stale or any(each not in self._table.patterns for each in used)):
+        counts = self._table.counts
+        if not (counts.patterns if is_stale else counts.unresolved):
             return []
         names = frozenset(self._topics.all_topics())
+        new_names = names - self._names_seen
         changes = []
-        for pattern in sorted(used):
+        for pattern in sorted(counts.patterns if is_stale else counts.unresolved):
             known = self._table.patterns.get(pattern)
-            untried = names if known is None or pattern not in self._compiled else names - self._names_seen
+            untried = names if known is None or pattern not in self._compiled else new_names
             found = ((known or frozenset()) & names) | self._matching(pattern, untried)
             if found != known:
                 changes.append(PatternChange(pattern, found, self._topics.revision, wall_ms))
@@ -51,6 +65,3 @@ class GroupPatterns:
                 self._compiled[pattern] = None
         compiled = self._compiled[pattern]
         return frozenset() if compiled is None else frozenset(name for name in names if compiled.matches(name))
-
-    def _used(self) -> set[str]:
-        return {member.subscription.pattern for member in self._table.members.values()} - {""}

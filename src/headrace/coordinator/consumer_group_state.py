@@ -49,7 +49,7 @@ from headrace.coordinator.consumer_group_member import (
 from headrace.coordinator.consumer_group_migration import may_become_classic, seed
 from headrace.coordinator.consumer_group_patterns import GroupPatterns
 from headrace.coordinator.consumer_group_requests import ClassicSeed, Decision, Heartbeat
-from headrace.coordinator.consumer_group_table import ConsumerGroupTable, Undo, as_body, metadata_hash, topic_ids
+from headrace.coordinator.consumer_group_table import ConsumerGroupTable, Undo, as_body, topic_ids
 from headrace.coordinator.deadlines import Deadlines, Now
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.member_reconciliation import reconcile
@@ -200,7 +200,7 @@ class ConsumerGroup:
             self.change(change)
         self._revision_seen = revision
         if must_raise or is_stale or pattern_changes:
-            found = metadata_hash(self.table.topics(), self.topic_view)
+            found = self.table.counts.topics_digest(self.topic_view)
             if must_raise or pattern_changes or found != self.table.epochs.metadata_hash:
                 self.change(EpochChange(self.table.epochs.group + 1, found))
 
@@ -264,7 +264,7 @@ class ConsumerGroup:
             for kind in (SESSION, REBALANCE, JOIN, SYNC):
                 self.deadlines.cancel((kind, member.member_id))
         self._drop_unused_patterns()
-        self.change(EpochChange(self.table.epochs.group + 1, metadata_hash(self.table.topics(), self.topic_view)))
+        self.change(EpochChange(self.table.epochs.group + 1, self.table.counts.topics_digest(self.topic_view)))
 
     def become_classic(self, seeded: ClassicSeed) -> None:
         self._becomes = seeded

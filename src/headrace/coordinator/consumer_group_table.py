@@ -4,9 +4,8 @@ consumer_group_state; a restart feeds the same changes, read from the journal, t
 Who owns a partition is indexed here: a member owns what is assigned to it and what it is still giving up.
 """
 
-import hashlib
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, KeysView, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from headrace.coordinator.consumer_group_changes import (
@@ -19,12 +18,19 @@ from headrace.coordinator.consumer_group_changes import (
     TargetEpochChange,
     TopicsForgotten,
 )
-from headrace.coordinator.consumer_group_member import ConsumerGroupMember, CurrentAssignment, Partitions
+from headrace.coordinator.consumer_group_member import (
+    ConsumerGroupMember,
+    CurrentAssignment,
+    Partitions,
+    Subscription,
+)
+from headrace.coordinator.subscription_counts import SubscriptionCounts
 from headrace.coordinator.topic_view import TopicView
 from headrace.core.errors import InvariantError
 
 EMPTY: Final = "Empty"
 ASSIGNING: Final = "Assigning"
+NO_SUBSCRIPTION: Final = Subscription()
 RECONCILING: Final = "Reconciling"
 STABLE: Final = "Stable"
 
@@ -48,6 +54,7 @@ class ConsumerGroupTable:
         self.static_members: dict[str, str] = {}  # the member's id by its instance id
         self.targets: dict[str, Partitions] = {}
         self.patterns: dict[str, frozenset[str]] = {}
+        self.counts = SubscriptionCounts()
         self.owners: dict[uuid.UUID, dict[int, str]] = {}  # of each topic's partitions
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -73,15 +80,9 @@ class ConsumerGroupTable:
         wanted = member.subscription
         return wanted.topics | self.patterns.get(wanted.pattern, frozenset()) if wanted.pattern else wanted.topics
 
-    def topics(self) -> frozenset[str]:
+    def topics(self) -> KeysView[str]:
         """Every topic that anyone subscribes to, existing or not."""
-        return frozenset[str]().union(*(self.topics_of(member) for member in self.members.values()))
-
-    def subscribers_of_pattern(self, pattern: str) -> int:
-        return sum(member.subscription.pattern == pattern for member in self.members.values())
-
-    def classic_count(self) -> int:
-        return sum(member.is_classic for member in self.members.values())
+        return self.counts.topics.keys()
 
     def is_waiting_for_others(self, member: ConsumerGroupMember) -> bool:
         """Whether something that is meant for the member is still held by another one."""
@@ -118,7 +119,7 @@ class ConsumerGroupTable:
         elif isinstance(change, TargetChange):
             _put(self.targets, change.member_id, change.partitions, steps)
         elif isinstance(change, PatternChange):
-            _put(self.patterns, change.pattern, change.topics, steps)
+            self._resolve(change, steps)
         elif isinstance(change, SubscriptionChange):
             self._subscribe(change, steps)
         elif isinstance(change, CurrentChange):
@@ -129,9 +130,18 @@ class ConsumerGroupTable:
         undo.append(lambda: setattr(self, "epochs", before))
         self.epochs = epochs
 
+    def _resolve(self, change: PatternChange, undo: Undo) -> None:
+        pattern, before = change.pattern, self.patterns.get(change.pattern)
+        _put(self.patterns, pattern, change.topics, undo)
+        self.counts.resolve(pattern, change.topics)
+        undo.append(lambda: self.counts.resolve(pattern, before))
+
     def _subscribe(self, change: SubscriptionChange, undo: Undo) -> None:
         member = self.members.get(change.member_id)
-        before = None if member is None else member.subscription.instance_id
+        wanted = NO_SUBSCRIPTION if member is None else member.subscription
+        wants = NO_SUBSCRIPTION if change.subscription is None else change.subscription
+        self.counts.replace(wanted, wants)
+        undo.append(lambda: self.counts.replace(wants, wanted))
         if change.subscription is None:
             if member is not None:
                 self._disown(member, undo)
@@ -142,7 +152,7 @@ class ConsumerGroupTable:
                 member_id=change.member_id, subscription=change.subscription, current=known.current
             )
             _put(self.members, change.member_id, subscribed, undo)
-        after = None if change.subscription is None else change.subscription.instance_id
+        before, after = wanted.instance_id, wants.instance_id
         if before is not None and before != after and self.static_members.get(before) == change.member_id:
             _put(self.static_members, before, None, undo)
         if after is not None:
@@ -182,18 +192,6 @@ class ConsumerGroupTable:
 def topic_ids(names: Iterable[str], topics: TopicView) -> frozenset[uuid.UUID]:
     """Those of them that exist."""
     return frozenset(found for found in map(topics.topic_id, names) if found is not None)
-
-
-def metadata_hash(names: Iterable[str], topics: TopicView) -> int:
-    """Another number when one of the topics was made, deleted or grown. Only ever compared with itself, so it need not
-    be the hash that Kafka takes: a group that moves there is reckoned anew once."""
-    digest = hashlib.blake2b(digest_size=8)
-    known = sorted((name, topics.topic_id(name), topics.partition_count(name)) for name in names)
-    found = [f"{name} {topic_id} {count}\n" for name, topic_id, count in known if topic_id is not None]
-    if not found:
-        return 0
-    digest.update("".join(found).encode())
-    return int.from_bytes(digest.digest(), "big", signed=True)
 
 
 def _put(mapping: dict[K, V], key: K, value: V | None, undo: Undo) -> None:

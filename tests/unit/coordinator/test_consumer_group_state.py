@@ -398,6 +398,20 @@ def test_commits_are_checked_by_member_epoch(bench):
 # ── what is written down ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def facts(table):
+    """All that a table knows, as it is at the moment."""
+    counts = table.counts
+    known = {name: value.copy() if isinstance(value, dict) else value for name, value in vars(table).items()}
+    known["counts"] = (
+        dict(counts.topics),
+        dict(counts.patterns),
+        dict(counts.protocols),
+        counts.classic,
+        set(counts.unresolved),
+    )
+    return known
+
+
 def test_state_is_the_fold_of_what_was_written(bench):
     bench.topics.set("other", 3)
     bench.join("a", instance_id="one")
@@ -409,7 +423,7 @@ def test_state_is_the_fold_of_what_was_written(bench):
     again = ConsumerGroupTable("g")
     for change in bench.written:
         again.apply(change, replaying=True)
-    assert vars(again) == vars(bench.group.table)
+    assert facts(again) == facts(bench.group.table)
 
 
 def test_decision_that_cannot_be_written_is_undone(bench):
@@ -417,11 +431,11 @@ def test_decision_that_cannot_be_written_is_undone(bench):
     bench.join("b", topics=None, pattern="o.*")
     bench.beat("a", -2, instance_id="one")
     table = bench.group.table
-    before = {name: value.copy() if isinstance(value, dict) else value for name, value in vars(table).items()}
+    before = facts(table)
     bench.join("a2", instance_id="one", topics=("other",))
-    assert vars(table) != before
+    assert facts(table) != before
     bench.group.undo(bench.decision)
-    assert vars(table) == before
+    assert facts(table) == before
     bench.join("a2", instance_id="one")
 
 
