@@ -30,7 +30,7 @@ HOT = (
     "coordinator/{classic_group,group_facts,group_state,group_members,group_effects,journal}",
     "coordinator/{consumer_groups,consumer_group_state,consumer_group_table,consumer_group_writing,assignors}",
     "coordinator/{consumer_group_records,consumer_group_journal,member_reconciliation,target_assignment,placing}",
-    "coordinator/{subscription_counts}",
+    "coordinator/{subscription_counts,member_budget}",
     "broker/{reactor,connection,outbox,router,server,purgatory,partition,fetch_sessions,node,metrics,api,internal_topics}",
     "broker/handlers/{produce,fetch,offset_commit,offset_topics,soon,consumer_group_heartbeat}",
 )

@@ -16,14 +16,16 @@ from headrace.coordinator.group_effects import (
     synced,
 )
 from headrace.coordinator.group_facts import State
-from headrace.coordinator.group_members import JoinRequest, Member, Ticket
+from headrace.coordinator.group_members import JoinRequest, Member, Ticket, protocol_bytes
 from headrace.coordinator.group_state import SESSION, SYNC_DUE, GroupState
+from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     FENCED_INSTANCE_ID,
     GROUP_MAX_SIZE_REACHED,
     INCONSISTENT_GROUP_PROTOCOL,
     MEMBER_ID_REQUIRED,
+    MESSAGE_TOO_LARGE,
     NONE,
     REBALANCE_IN_PROGRESS,
     UNKNOWN_MEMBER_ID,
@@ -47,13 +49,15 @@ class ClassicGroup(GroupState):
             self._forget(request.member_id, GROUP_MAX_SIZE_REACHED)
             self._answer(ticket, join_refused(GROUP_MAX_SIZE_REACHED))
             self._complete_join_if_all_have()
+        elif (code := self._size_fault(request)) != NONE:
+            self._answer(ticket, join_refused(code, echoed))
         elif not self._speaks(request):
             self._answer(ticket, join_refused(INCONSISTENT_GROUP_PROTOCOL, echoed))
         elif is_unknown and request.instance_id is not None:
             self._join_static(request, request.instance_id, ticket)
         elif is_unknown and request.must_know_member_id:
             member_id = request.new_member_id()
-            self.roster.pending.add(member_id)
+            self.roster.add_pending(member_id)
             self._expect_heartbeat(member_id, request.session_timeout_ms)
             self._answer(ticket, join_refused(MEMBER_ID_REQUIRED, member_id))
         elif is_unknown:
@@ -90,10 +94,21 @@ class ClassicGroup(GroupState):
         before, member.sync_ticket = member.sync_ticket, ticket
         self._answer(before, sync_refused(REBALANCE_IN_PROGRESS))
         if member_id == self.roster.leader and self._storing != self.generation:
-            self._storing = self.generation
             given = {each.member_id: assignment.get(each.member_id, b"") for each in self.roster}
+            if not self._may_assign(given):
+                member.sync_ticket = None
+                self._answer(ticket, sync_refused(MESSAGE_TOO_LARGE))
+                return self._take_effects()
+            self._storing = self.generation
             self._effects.append(Store(self.written(given), AssignmentStored(self.generation, given)))
         return self._take_effects()
+
+    def _may_assign(self, given: Mapping[str, bytes]) -> bool:
+        try:
+            self._budget.admit(self.group_id, 0, sum(map(len, given.values())), self._now.ms)
+        except PeerError:
+            return False
+        return True
 
     def heartbeat(self, member_id: str, generation: int, instance_id: str | None, now: Now) -> int:
         self._now = now
@@ -150,6 +165,23 @@ class ClassicGroup(GroupState):
         if self.state is State.EMPTY:
             return True
         return member is not None or len(self.roster) < limit
+
+    def _size_fault(self, request: JoinRequest) -> int:
+        """Whether the group, and all groups together, may remember what this member says."""
+        known_id = request.member_id
+        if not known_id and request.instance_id is not None:
+            known_id = self.roster.id_of_instance(request.instance_id) or ""
+        known = self.roster.get(known_id)
+        added = request.byte_count - (0 if known is None else known.byte_count)
+        is_pending = not request.member_id and request.instance_id is None and request.must_know_member_id
+        try:
+            if is_pending:
+                self._budget.admit_pending(self.group_id, len(self.roster.pending), self._now.ms)
+                added -= protocol_bytes(request.protocols)  # it says them again when it joins with its id
+            self._budget.admit(self.group_id, self.roster.byte_count, added, self._now.ms)
+        except PeerError as error:
+            return error.code
+        return NONE
 
     def _speaks(self, request: JoinRequest) -> bool:
         if self.state is State.EMPTY:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 Partitions = Mapping[uuid.UUID, frozenset[int]]
 """Partitions of some topics, by the topic's id."""
@@ -94,6 +94,18 @@ class ConsumerGroupMember:
             if epoch is not None:
                 return epoch
         return None
+
+
+NO_SUBSCRIPTION: Final = Subscription()  # of a member that is not there, or not yet
+
+
+def member_bytes(member_id: str, wanted: Subscription) -> int:
+    """What a member costs to remember: what it says of itself."""
+    if wanted == NO_SUBSCRIPTION:
+        return 0
+    ids = len(member_id) + len(wanted.client_id) + len(wanted.instance_id or "") + len(wanted.rack_id or "")
+    classic = 0 if wanted.classic is None else sum(len(name) + len(data) for name, data in wanted.classic.protocols)
+    return ids + len(wanted.pattern) + sum(map(len, wanted.topics)) + classic
 
 
 def with_epoch(partitions: Partitions, epoch: int) -> Owned:

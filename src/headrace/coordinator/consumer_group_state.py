@@ -45,6 +45,7 @@ from headrace.coordinator.consumer_group_member import (
     MemberState,
     Partitions,
     Subscription,
+    member_bytes,
 )
 from headrace.coordinator.consumer_group_migration import may_become_classic, seed
 from headrace.coordinator.consumer_group_patterns import GroupPatterns
@@ -52,6 +53,7 @@ from headrace.coordinator.consumer_group_requests import ClassicSeed, Decision, 
 from headrace.coordinator.consumer_group_table import ConsumerGroupTable, Undo, as_body, topic_ids
 from headrace.coordinator.deadlines import Deadlines, Now
 from headrace.coordinator.group_settings import GroupSettings
+from headrace.coordinator.member_budget import MemberBudget
 from headrace.coordinator.member_reconciliation import reconcile
 from headrace.coordinator.target_assignment import target_changes
 from headrace.coordinator.topic_view import TopicView
@@ -66,11 +68,14 @@ Key = tuple[str, str]  # what is due, and whose
 
 
 class ConsumerGroup:
-    def __init__(self, group_id: str, settings: GroupSettings, topics: TopicView) -> None:
+    def __init__(
+        self, group_id: str, settings: GroupSettings, topics: TopicView, budget: MemberBudget | None = None
+    ) -> None:
         self.group_id = group_id
         self.table = ConsumerGroupTable(group_id)
         self.deadlines: Deadlines[Key] = Deadlines()
         self.settings = settings
+        self._budget = MemberBudget(settings) if budget is None else budget
         self.topic_view = topics
         self.patterns = GroupPatterns(self.table, topics)
         self._changes: list[Change] = []
@@ -185,11 +190,19 @@ class ConsumerGroup:
         """Writes down what the member wants, and raises the group epoch if that, or a topic, is something new."""
         member_id = before.member_id
         if member_id not in self.table.members or subscription != before.subscription:
+            self._admit(before, subscription, now)
             self.change(SubscriptionChange(member_id, subscription))
         changed = subscription.wants_other_than(before.subscription)
         if before.subscription.pattern != subscription.pattern:
             self._drop_unused_patterns()
         self.refresh(now, must_raise=changed)
+
+    def _admit(self, before: ConsumerGroupMember, subscription: Subscription, now: Now) -> None:
+        """PeerError if that is more than may be remembered."""
+        size = member_bytes(before.member_id, subscription)
+        self._budget.check_member(self.group_id, size)
+        added = size - member_bytes(before.member_id, before.subscription)
+        self._budget.admit(self.group_id, self.table.byte_count, added, now.ms)
 
     def refresh(self, now: Now, *, must_raise: bool) -> None:
         """Looks at the topics again, if they are others than last time."""

@@ -19,10 +19,12 @@ from headrace.coordinator.consumer_group_changes import (
     TopicsForgotten,
 )
 from headrace.coordinator.consumer_group_member import (
+    NO_SUBSCRIPTION,
     ConsumerGroupMember,
     CurrentAssignment,
     Partitions,
     Subscription,
+    member_bytes,
 )
 from headrace.coordinator.subscription_counts import SubscriptionCounts
 from headrace.coordinator.topic_view import TopicView
@@ -30,7 +32,6 @@ from headrace.core.errors import InvariantError
 
 EMPTY: Final = "Empty"
 ASSIGNING: Final = "Assigning"
-NO_SUBSCRIPTION: Final = Subscription()
 RECONCILING: Final = "Reconciling"
 STABLE: Final = "Stable"
 
@@ -54,6 +55,7 @@ class ConsumerGroupTable:
         self.static_members: dict[str, str] = {}  # the member's id by its instance id
         self.targets: dict[str, Partitions] = {}
         self.patterns: dict[str, frozenset[str]] = {}
+        self.byte_count = 0  # of what all members say of themselves
         self.counts = SubscriptionCounts()
         self.owners: dict[uuid.UUID, dict[int, str]] = {}  # of each topic's partitions
 
@@ -140,8 +142,9 @@ class ConsumerGroupTable:
         member = self.members.get(change.member_id)
         wanted = NO_SUBSCRIPTION if member is None else member.subscription
         wants = NO_SUBSCRIPTION if change.subscription is None else change.subscription
-        self.counts.replace(wanted, wants)
-        undo.append(lambda: self.counts.replace(wants, wanted))
+        member_id, added = change.member_id, member_bytes(change.member_id, wants)
+        self._count(wanted, wants, added - member_bytes(member_id, wanted))
+        undo.append(lambda: self._count(wants, wanted, member_bytes(member_id, wanted) - added))
         if change.subscription is None:
             if member is not None:
                 self._disown(member, undo)
@@ -157,6 +160,10 @@ class ConsumerGroupTable:
             _put(self.static_members, before, None, undo)
         if after is not None:
             _put(self.static_members, after, change.member_id, undo)
+
+    def _count(self, wanted: Subscription, wants: Subscription, added_bytes: int) -> None:
+        self.byte_count += added_bytes
+        self.counts.replace(wanted, wants)
 
     def _assign(self, change: CurrentChange, undo: Undo, *, replaying: bool) -> None:
         member = self.members.get(change.member_id)

@@ -48,6 +48,10 @@ class ConsumerGroups:
         self.groups: dict[str, ConsumerGroup] = {}
         self._queues: dict[ConsumerGroup, DecisionQueue] = {}  # by the group itself: an id may be given again meanwhile
         self._alarms: dict[str, Alarm] = {}
+        table.consumer_bytes = self._byte_count
+
+    def _byte_count(self) -> int:
+        return sum(group.table.byte_count for group in self.groups.values())
 
     def get(self, group_id: str) -> ConsumerGroup | None:
         return self.groups.get(group_id)
@@ -297,7 +301,7 @@ class ConsumerGroups:
         self._watch(group)
 
     def _new(self, group_id: str) -> ConsumerGroup:
-        return ConsumerGroup(group_id, self._table.settings, self._table.topics)
+        return ConsumerGroup(group_id, self._table.settings, self._table.topics, self._table.budget)
 
     def _forget(self, group: ConsumerGroup) -> None:
         """The id may belong to another one by now, which stays."""

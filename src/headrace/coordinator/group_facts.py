@@ -232,4 +232,5 @@ class GroupFacts:
                     assignment=each.assignment,
                 )
             )
+        self.roster.assignment_bytes = sum(len(each.assignment) for each in metadata.members)
         self.subscribed_topics = self.topics_subscribed()

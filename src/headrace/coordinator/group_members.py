@@ -35,6 +35,12 @@ class JoinRequest:
     must_know_member_id: bool = True  # v4 on: a new member is given an id first, and joins with it
     may_skip_assignment: bool = True  # v9 on: a leader can be told that there is nothing to share out
 
+    @property
+    def byte_count(self) -> int:
+        """What a member that joins so costs to remember."""
+        ids = len(self.client_id) + len(self.instance_id or "") + len(self.member_id or self.fresh_id)
+        return ids + protocol_bytes(self.protocols)
+
     def new_member_id(self) -> str:
         return f"{self.client_id if self.instance_id is None else self.instance_id}-{self.fresh_id}"
 
@@ -54,6 +60,11 @@ class Member:
     sync_ticket: Ticket | None = field(default=None, repr=False)
 
     @property
+    def byte_count(self) -> int:
+        ids = len(self.client_id) + len(self.instance_id or "") + len(self.member_id)
+        return ids + protocol_bytes(self.protocols)
+
+    @property
     def is_waiting(self) -> bool:
         """A member that waits for us cannot be blamed for its silence, unless it has never been answered at all."""
         return not self.is_new and (self.join_ticket is not None or self.sync_ticket is not None)
@@ -65,12 +76,18 @@ class Member:
         raise InvariantError(f"{self.member_id}: does not speak {protocol_name}, which its group has chosen")
 
 
+def protocol_bytes(protocols: Iterable[JoinProtocol]) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
+
+
 class Roster:
     """Members in the order in which they came, with the counts that are needed at each join."""
 
     def __init__(self) -> None:
         self.members: dict[str, Member] = {}
         self.pending: set[str] = set()  # ids that were given out; their owners are yet to join with them
+        self.byte_count = 0  # of all that members, also pending ones, say of themselves
+        self.assignment_bytes = 0
         self._leader: str | None = None
         self._leader_left = False  # the next one is looked for when it is asked for: many may leave before that
         self.joins_waiting = 0
@@ -115,6 +132,15 @@ class Roster:
     def rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
+    def add_pending(self, member_id: str) -> None:
+        self.pending.add(member_id)
+        self.byte_count += len(member_id)
+
+    def _end_pending(self, member_id: str) -> None:
+        if member_id in self.pending:
+            self.pending.remove(member_id)
+            self.byte_count -= len(member_id)
+
     def add(self, member: Member) -> None:
         if member.instance_id is not None:
             if member.instance_id in self._by_instance:
@@ -122,17 +148,19 @@ class Roster:
             self._by_instance[member.instance_id] = member.member_id
         self.members[member.member_id] = member
         self._speakers.update({name for name, _ in member.protocols})
+        self.byte_count += member.byte_count
         self.joins_waiting += member.join_ticket is not None
-        self.pending.discard(member.member_id)
+        self._end_pending(member.member_id)
         if self.leader is None:
             self.leader = member.member_id
 
     def remove(self, member_id: str) -> None:
         """Its tickets must have been taken before."""
-        self.pending.discard(member_id)
+        self._end_pending(member_id)
         member = self.members.pop(member_id, None)
         if member is None:
             return
+        self.byte_count -= member.byte_count
         self._speakers.subtract({name for name, _ in member.protocols})
         self.joins_waiting -= member.join_ticket is not None
         if member.instance_id is not None and self._by_instance.get(member.instance_id) == member_id:
@@ -144,6 +172,7 @@ class Roster:
         """A static member comes back under another id: its place, its assignment and its leadership stay."""
         old_id = member.member_id
         member.member_id = new_id
+        self.byte_count += len(new_id) - len(old_id)
         self.members = {each.member_id: each for each in self.members.values()}
         if member.instance_id is not None:
             self._by_instance[member.instance_id] = new_id
@@ -153,6 +182,7 @@ class Roster:
     def change_protocols(self, member: Member, protocols: tuple[JoinProtocol, ...]) -> None:
         self._speakers.subtract({name for name, _ in member.protocols})
         self._speakers.update({name for name, _ in protocols})
+        self.byte_count += protocol_bytes(protocols) - protocol_bytes(member.protocols)
         member.protocols = protocols
 
     def wait_for_join(self, member: Member, ticket: Ticket) -> Ticket | None:

@@ -16,6 +16,11 @@ class GroupSettings:
     max_session_timeout_ms: int = 1_800_000  # group.max.session.timeout.ms
     initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
     max_size: int = NEVER_LIMITED  # group.max.size
+    pending_members_max: int = 10_000  # headrace.group.pending.members.max
+    pending_members_total_max: int = 100_000  # headrace.group.pending.members.total.max
+    member_metadata_bytes_max: int = 1 << 20  # headrace.group.member.metadata.bytes.max
+    group_metadata_bytes_max: int = 16 << 20  # headrace.group.metadata.bytes.max
+    total_metadata_bytes_max: int = 128 << 20  # headrace.group.metadata.bytes.total.max
     offsets_retention_ms: int = 10_080 * 60_000  # offsets.retention.minutes
     offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
     offset_metadata_max_bytes: int = 4_096  # offset.metadata.max.bytes

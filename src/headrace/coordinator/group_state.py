@@ -47,6 +47,7 @@ from headrace.coordinator.group_effects import (
 from headrace.coordinator.group_facts import GroupFacts, State
 from headrace.coordinator.group_members import Member, Ticket
 from headrace.coordinator.group_settings import GroupSettings
+from headrace.coordinator.member_budget import MemberBudget
 from headrace.core.errors import InvariantError
 from headrace.protocol.error_codes import NONE, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID
 
@@ -69,8 +70,9 @@ SYNC_DUE: Key = (SYNC, "")
 class GroupState(GroupFacts):
     """The states and what leads from one to another. What each request does is `ClassicGroup`'s."""
 
-    def __init__(self, group_id: str, settings: GroupSettings, now: Now) -> None:
+    def __init__(self, group_id: str, settings: GroupSettings, now: Now, budget: MemberBudget | None = None) -> None:
         super().__init__(group_id, now)
+        self._budget = MemberBudget(settings) if budget is None else budget
         self.deadlines: Deadlines[Key] = Deadlines()
         self._previous_state = State.DEAD
         self._settings = settings
@@ -210,6 +212,7 @@ class GroupState(GroupFacts):
             self._prepare_rebalance()
 
     def _assign(self, assignment: Mapping[str, bytes], code: int) -> None:
+        self.roster.assignment_bytes = sum(map(len, assignment.values()))
         for member in self.roster:
             member.assignment = assignment.get(member.member_id, b"")
             if member.sync_ticket is None:

@@ -14,6 +14,7 @@ from headrace.coordinator.group_effects import Answer, CreationStored, Effect, S
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.journal import Journal, Pair
 from headrace.coordinator.journal_errors import response_code
+from headrace.coordinator.member_budget import MemberBudget, MemberUsage
 from headrace.coordinator.offset_store import OffsetStore
 from headrace.coordinator.placing import partition_for
 from headrace.coordinator.topic_view import TopicView
@@ -35,6 +36,8 @@ class GroupTable:
         self.classic: dict[str, ClassicGroup] = {}
         self.lost: frozenset[int] = frozenset()  # partitions of the journal that could not be read
         self._clock = clock
+        self.budget = MemberBudget(settings, self._usage)
+        self.consumer_bytes: Callable[[], int] = int  # of the members of consumer groups; whoever owns those sets it
         self._alarms: dict[str, Alarm] = {}
         self._answers: deque[Answer] = deque()  # of large groups: given out in slices
 
@@ -42,8 +45,13 @@ class GroupTable:
         return Now(self._clock.now_ms(), int(self._clock.monotonic() * 1000))
 
     def new_classic(self, group_id: str) -> ClassicGroup:
-        group = self.classic[group_id] = ClassicGroup(group_id, self.settings, self.now())
+        group = self.classic[group_id] = ClassicGroup(group_id, self.settings, self.now(), self.budget)
         return group
+
+    def _usage(self) -> MemberUsage:
+        rosters = [group.roster for group in self.classic.values()]
+        byte_count = sum(each.byte_count + each.assignment_bytes for each in rosters)
+        return MemberUsage(byte_count + self.consumer_bytes(), sum(len(each.pending) for each in rosters))
 
     def forget_classic(self, group: ClassicGroup) -> None:
         """Unless its id belongs to another one by now."""

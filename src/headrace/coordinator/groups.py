@@ -28,6 +28,7 @@ from headrace.coordinator.offset_requests import AnswerCodes, refused_delete, re
 from headrace.coordinator.offset_store import Entry, OffsetStore, TopicPartition
 from headrace.coordinator.topic_view import TopicView
 from headrace.core.clock import Clock
+from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
     INVALID_GROUP_ID,
@@ -119,6 +120,11 @@ class Groups:
             limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms
         ):
             code = INVALID_SESSION_TIMEOUT
+        if code == NONE:
+            try:
+                self._table.budget.check_member(request.group_id, request.byte_count)
+            except PeerError as error:
+                code = error.code
         if code != NONE:
             answer(join_refused(code, request.member_id))
             return

@@ -22,6 +22,33 @@ class GroupAndLogSettings(LogSettings):
     )
     group_max_size: int = setting((1 << 31) - 1, "group.max.size", "The most members of a group.", low=1)
 
+    group_pending_members_max: int = setting(
+        10_000,
+        "headrace.group.pending.members.max",
+        "Members of a group that were given an id and have not joined with it; more are refused.",
+        low=1,
+    )
+    group_pending_members_total_max: int = setting(
+        100_000, "headrace.group.pending.members.total.max", "Such members of all groups together.", low=1
+    )
+
+    # Groups of both protocols
+    group_member_metadata_bytes_max: int = setting(
+        1 << 20,
+        "headrace.group.member.metadata.bytes.max",
+        "Size of a member's metadata (its ids and its subscription); a larger one is refused.",
+        low=1,
+    )
+    group_metadata_bytes_max: int = setting(
+        16 << 20,
+        "headrace.group.metadata.bytes.max",
+        "Size of the metadata of all members of a group; also of what its leader assigns.",
+        low=1,
+    )
+    group_metadata_bytes_total_max: int = setting(
+        128 << 20, "headrace.group.metadata.bytes.total.max", "Such metadata of all groups together.", Kind.LONG, low=1
+    )
+
     # Groups of the consumer protocol (KIP-848)
     group_consumer_heartbeat_interval_ms: int = setting(
         5_000, "group.consumer.heartbeat.interval.ms", "How often members send a heartbeat.", low=1
