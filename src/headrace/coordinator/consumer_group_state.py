@@ -10,6 +10,7 @@ Unlike the classic group, nobody waits for anybody. Three epochs tell how far th
   anyone subscribes to is made, deleted or grown.
 - The **target** is reckoned anew, by an assignor on the broker, when a heartbeat finds the group epoch ahead of it; at
   most once in `group.consumer.assignment.interval.ms`, so that a fleet that starts is reckoned with a few times only.
+  That of a large group takes several turns of the loop; until it is there, heartbeats go by the former one.
 - A **member** walks towards the target with its heartbeats (member_reconciliation): it gives up first, then goes to the
   target's epoch, then gets what is free. No partition has two owners at any time; a member that does not give up within
   its rebalance timeout is removed, one that is silent for the session timeout too.
@@ -55,7 +56,7 @@ from headrace.coordinator.deadlines import Deadlines, Now
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.member_budget import MemberBudget
 from headrace.coordinator.member_reconciliation import reconcile
-from headrace.coordinator.target_assignment import target_changes
+from headrace.coordinator.target_assignment import MEMBERS_PER_STEP, TargetJob
 from headrace.coordinator.topic_view import TopicView
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import GROUP_MAX_SIZE_REACHED, NONE, UNRELEASED_INSTANCE_ID
@@ -64,6 +65,8 @@ SESSION: Final = "session"
 REBALANCE: Final = "rebalance"
 JOIN: Final = "join"
 SYNC: Final = "sync"
+TARGET: Final = "target"
+TARGET_DUE: Final = (TARGET, "")
 Key = tuple[str, str]  # what is due, and whose
 
 
@@ -82,6 +85,7 @@ class ConsumerGroup:
         self._undo: Undo = []
         self._becomes: ClassicSeed | None = None
         self._revision_seen: int | None = None
+        self._target_job: TargetJob | None = None  # of a large group, under way
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -124,16 +128,22 @@ class ConsumerGroup:
         """Removes whoever has run out of time, or a slice of them; None if nobody has. The rest leaves
         `deadlines.wake_ms` in the past."""
         gone = set()
+        has_work = False
         self.deadlines.begin_slice()
         while (key := self.deadlines.take_due(now.ms)) is not None:
             kind, member_id = key
+            if kind == TARGET:
+                has_work = True
+                continue
             member = self.table.members.get(member_id)
             if member is None:
                 continue
             if kind != REBALANCE or member.state == MemberState.UNREVOKED_PARTITIONS:
                 gone.add(member_id)
+        if has_work:
+            self._work_on_target(now)
         if not gone:
-            return None
+            return self.decided({}) if self._changes else None
         self.remove([self.table.members[member_id] for member_id in sorted(gone)])
         return self.decided({})
 
@@ -180,6 +190,7 @@ class ConsumerGroup:
     def replace_member(self, old: ConsumerGroupMember, new_id: str) -> ConsumerGroupMember:
         """A static member takes over the place, the target and the partitions of its former self."""
         target = self.table.targets.get(old.member_id, {})
+        self._target_job = None  # it knows the old id; another one begins with this heartbeat
         self._forget(old)
         self.change(SubscriptionChange(new_id, old.subscription))
         self.change(TargetChange(new_id, target))
@@ -222,8 +233,27 @@ class ConsumerGroup:
         interval_ms = self.settings.consumer_assignment_interval_ms
         if epochs.target >= epochs.group or (epochs.target_timestamp_ms + interval_ms > now.wall_ms and interval_ms):
             return
-        for change in target_changes(self.table, self.settings.consumer_assignors, self.topic_view, now.wall_ms):
+        if self._target_job is not None:
+            return
+        job = TargetJob(self.table, self.settings.consumer_assignors, self.topic_view)
+        if len(self.table.members) > MEMBERS_PER_STEP:
+            self._target_job = job
+            self.deadlines.set(TARGET_DUE, now.ms)
+            return
+        while not job.is_done:
+            for change in job.step(now.wall_ms):
+                self.change(change)
+
+    def _work_on_target(self, now: Now) -> None:
+        job = self._target_job
+        if job is None:
+            return
+        for change in job.step(now.wall_ms):
             self.change(change)
+        if job.is_done:
+            self._target_job = None
+        else:
+            self.deadlines.set(TARGET_DUE, now.ms)
 
     def advance(self, member_id: str, owned: Partitions | None, now: Now, *, subscription_changed: bool) -> None:
         """Brings the member one step nearer to its target."""
@@ -281,6 +311,7 @@ class ConsumerGroup:
 
     def become_classic(self, seeded: ClassicSeed) -> None:
         self._becomes = seeded
+        self._target_job = None
         for change in self.table.tombstones():
             self.change(change)
         self.deadlines.clear()
@@ -307,10 +338,16 @@ class ConsumerGroup:
 
     def abandon(self) -> None:
         """Nothing was decided after all."""
-        self.undo(self.decided({}))
+        self._take_back(self.decided({}))
+        if self._target_job is not None and self._target_job.epoch > self.table.epochs.group:
+            self._target_job = None  # it began with what was not decided
 
     def undo(self, decision: Decision) -> None:
         """The decision could not be written. Decisions are undone last first."""
+        self._target_job = None  # a part of its target may be undone with this
+        self._take_back(decision)
+
+    def _take_back(self, decision: Decision) -> None:
         if decision.undo:
             for step in reversed(decision.undo):
                 step()
