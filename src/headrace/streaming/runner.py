@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+TABLES_AT_ONCE = 4  # each waits for Delta's commit most of the time
+ONCE_LOOK_S = 0.05  # a run that ends by itself waits for nobody's eyes
 _POLL_SETTING = "spark.sql.streaming.pollingDelay"
 
 
@@ -119,8 +122,8 @@ class Runner:
             for read in self._graph.topics(node.name):
                 self._reader.raw(read)  # one that is not there is said before anything starts
         step(f"opening {counted(len(self._graph.tables), 'table')}")
-        for node in self._graph.tables:
-            self._create(node, checked)
+        with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="open-table") as pool:
+            list(pool.map(lambda node: self._create(node, checked), self._graph.tables))
         for node in self._graph.queries:
             if isinstance(node.output, TopicOutput):
                 topic = self.topic_of(node.output)
@@ -174,7 +177,8 @@ class Runner:
                 if reason is not None:
                     self.progress.message = reason
                     break
-                self._stopping.wait(self._settings.progress_s)
+                wait_s = self._settings.progress_s
+                self._stopping.wait(min(wait_s, ONCE_LOOK_S) if self._settings.once else wait_s)
         finally:
             for node in self._nodes:
                 node.stop()
