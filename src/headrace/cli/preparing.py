@@ -41,7 +41,7 @@ def prepare(say: Callable[[str], None], *, again: bool = False) -> None:
     with starts.alone():
         if _made(starts, again):  # by another process meanwhile
             return
-        say("preparing Spark for quick starts on this machine, once; this takes about half a minute")
+        say("preparing Spark for quick starts on this machine, once; this may take a minute")
         try:
             starts.link(module_options(java))
             _train(starts)
