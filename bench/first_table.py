@@ -65,7 +65,8 @@ class Jobs:
 
     def by_hand(self, script: str, topic: str) -> dict[str, float]:
         job = [sys.executable, str(_HERE / script), *self.spark, self.broker.address]
-        java = ["env", f"JAVA_HOME={self.java_home}"]
+        # Plain Spark leaves a spark-warehouse where it is started.
+        java = ["env", "-C", str(self.tables(BY_HAND).parent), f"JAVA_HOME={self.java_home}"]
         return self._timed(BY_HAND, [*java, *job, str(self.tables(BY_HAND).parent), topic])
 
     def _timed(self, side: str, command: list[str]) -> dict[str, float]:

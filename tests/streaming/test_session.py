@@ -28,6 +28,16 @@ def test_workers_run_this_python(spark: SparkSession) -> None:
     assert spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect() == [sys.executable]
 
 
+def test_workers_are_forked_with_what_they_need_imported_and_no_threads(spark: SparkSession) -> None:
+    def parent(_: int) -> tuple[str, int]:
+        with open(f"/proc/{os.getppid()}/cmdline") as file:
+            return file.read(), len(os.listdir(f"/proc/{os.getppid()}/task"))
+
+    [(command, threads)] = spark.sparkContext.parallelize([0], 1).map(parent).collect()
+    assert "headrace.streaming.worker_daemon" in command
+    assert threads == 1
+
+
 def test_state_is_kept_in_rocksdb(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.streaming.stateStore.providerClass").endswith("RocksDBStateStoreProvider")
 

@@ -5,6 +5,7 @@ They are made once per Java and set of jars, by a training run, and lie in the c
     <cache>/spark-start/<key>/jars/      hard links to the jars, so that every virtual environment shares one archive
     <cache>/spark-start/<key>/start.json the module options that Spark's launcher would add
     <cache>/spark-start/<key>/classes.jsa the classes of the training run as the JVM maps them into memory (AppCDS)
+    <cache>/spark-start/<key>/used       a file that every process with such a JVM holds a lock on: nobody removes it
 
 The JVM itself checks that an archive fits it and its class path, and ignores one that does not. Whatever is missing
 here costs time and nothing else: the session then starts through Spark's own launcher.
@@ -20,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import TextIO
 
 from headrace.streaming.cache import cache_directory, made, replacing
 from headrace.streaming.java import VECTOR_MODULE, Java
@@ -27,7 +29,7 @@ from headrace.streaming.java import VECTOR_MODULE, Java
 FORMAT = 1  # part of the key: a change of what lies in a directory makes a new one
 KEPT_MAX = 3  # directories; an archive takes about 200 MB
 OFF_VARIABLE = "HEADRACE_CLASS_ARCHIVE"
-_ARCHIVE, _OPTIONS, _JARS = "classes.jsa", "start.json", "jars"
+_ARCHIVE, _OPTIONS, _JARS, _USED = "classes.jsa", "start.json", "jars", "used"
 # What a user may have configured for Spark's launcher; then it is the launcher that starts the JVM.
 _LAUNCHER_VARIABLES = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH", "SPARK_ENV_LOADED")
 _LAUNCHER_SETTINGS = ("spark.driver.extraLibraryPath", "spark.driver.defaultJavaOptions")
@@ -41,6 +43,14 @@ class QuickStart:
     class_path: tuple[str, ...]
     options: tuple[str, ...]
     archive: str | None
+    used: str  # the file to lock
+
+    def hold(self) -> TextIO:
+        """While the file that it returns is open, the jars stay where they are: a JVM opens them for as long as it
+        runs. The kernel lets go when the process ends."""
+        file = open(self.used, "a")  # noqa: SIM115
+        fcntl.flock(file, fcntl.LOCK_SH)
+        return file
 
     def command(self, settings: Mapping[str, str], java_options: Sequence[str]) -> list[str]:
         """The JVM that waits for pyspark, with the settings as spark-submit takes them."""
@@ -102,6 +112,7 @@ class QuickStarts:
             class_path=(*self._linked(), *more_jars),
             options=tuple(self._runnable(options)),
             archive=archive if os.path.isfile(archive) else None,
+            used=os.path.join(self.path, _USED),
         )
 
     @contextmanager
@@ -122,7 +133,7 @@ class QuickStarts:
                 os.link(source, os.path.join(work, _JARS, os.path.basename(source)))
             with open(os.path.join(work, _OPTIONS), "w", encoding="utf-8") as file:
                 json.dump({"options": module_options.split()}, file)
-            shutil.rmtree(self.path, ignore_errors=True)
+            _remove_unused(self.path)
             os.rename(work, self.path)
         except BaseException:
             shutil.rmtree(work, ignore_errors=True)
@@ -139,7 +150,7 @@ class QuickStarts:
         except Exception:
             raise
         except BaseException:
-            shutil.rmtree(self.path, ignore_errors=True)
+            _remove_unused(self.path)
             raise
 
     def _linked(self) -> list[str]:
@@ -163,7 +174,17 @@ class QuickStarts:
         others = [entry for entry in os.scandir(self._root) if entry.is_dir() and entry.path != self.path]
         others.sort(key=lambda entry: entry.stat().st_mtime, reverse=True)
         for entry in others[KEPT_MAX - 1 :]:
-            shutil.rmtree(entry.path, ignore_errors=True)
+            _remove_unused(entry.path)
+
+
+def _remove_unused(path: str) -> None:
+    """Removes one of these directories, unless a running JVM has its jars from there."""
+    try:
+        with open(os.path.join(path, _USED), "a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+    except (FileNotFoundError, BlockingIOError):  # there is none, or it is used
+        return
 
 
 def _key(java: Java, sources: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -43,6 +43,7 @@ class _Running:
     spark: "SparkSession"
     gateway: Gateway
     scratch: Scratch
+    held: ExitStack
     log_path: str
 
 
@@ -102,7 +103,7 @@ def _start(settings: SparkSettings, say: Callable[[str], None], end_wait_s: floa
     _check_master(settings)
     java = find_java()
     jars = ready_jars(lambda: java, s3=settings.s3, say=say)
-    quick = _quick_start(settings, java, jars)
+    quick, held = _quick_start(settings, java, jars)
     log = os.path.abspath(settings.log_path) if settings.log_path else new_log_path()
     scratch = Scratch(settings.scratch)
     gateway: Gateway | None = None
@@ -126,17 +127,27 @@ def _start(settings: SparkSettings, say: Callable[[str], None], end_wait_s: floa
         if gateway is not None:
             _forget(gateway)
         scratch.close()
+        held.close()
         raise
     atexit.register(stop)
-    return _Running(spark=spark, gateway=gateway, scratch=scratch, log_path=log)
+    return _Running(spark=spark, gateway=gateway, scratch=scratch, held=held, log_path=log)
 
 
-def _quick_start(settings: SparkSettings, java: Java, jars: tuple[str, ...]) -> QuickStart | None:
-    """On this machine alone: a cluster's executors need the jars as Spark hands them out."""
+def _quick_start(settings: SparkSettings, java: Java, jars: tuple[str, ...]) -> tuple[QuickStart | None, ExitStack]:
+    """On this machine alone: a cluster's executors need the jars as Spark hands them out. The second keeps the first
+    from being removed; to be closed when the JVM has ended."""
+    held = ExitStack()
     if not settings.local or not fits(settings.extra):
-        return None
+        return None, held
     pinned = len(lock().jars)
-    return QuickStarts(java, jars[:pinned]).found(jars[pinned:])
+    quick = QuickStarts(java, jars[:pinned]).found(jars[pinned:])
+    if quick is None:
+        return None, held
+    try:
+        held.enter_context(quick.hold())
+    except OSError:  # removed in this moment
+        return None, held
+    return quick, held
 
 
 def _check_master(settings: SparkSettings) -> None:
@@ -181,6 +192,7 @@ def _stop(it: _Running) -> None:
         it.spark.stop()
     _forget(it.gateway)
     it.scratch.close()
+    it.held.close()
 
 
 def _forget(gateway: Gateway) -> None:

@@ -138,6 +138,8 @@ def spark_settings(
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.enabled": "false" if settings.ui_port is None else "true",
     }
+    if settings.local:
+        values["spark.python.daemon.module"] = "headrace.streaming.worker_daemon"
     if jars:
         values["spark.jars"] = ",".join(jars)
     if settings.s3:

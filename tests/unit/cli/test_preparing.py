@@ -12,8 +12,8 @@ from headrace.cli import preparing
 from headrace.streaming import checks, jars, java, quick_start, training
 from headrace.streaming.quick_start import QuickStart
 
-FOUND = QuickStart(java="java", class_path=(), options=(), archive="classes.jsa")
-WITHOUT = QuickStart(java="java", class_path=(), options=(), archive=None)
+FOUND = QuickStart(java="java", class_path=(), options=(), archive="classes.jsa", used="used")
+WITHOUT = QuickStart(java="java", class_path=(), options=(), archive=None, used="used")
 
 
 class Starts:

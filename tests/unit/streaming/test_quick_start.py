@@ -114,6 +114,25 @@ def test_only_a_few_are_kept(java: Java, pinned: tuple[str, ...], tmp_path: Path
     assert len(os.listdir(tmp_path / "cache" / "spark-start")) == KEPT_MAX
 
 
+def test_one_whose_jars_a_jvm_still_opens_is_not_removed(java: Java, pinned: tuple[str, ...], tmp_path: Path) -> None:
+    first = starts_of(java, pinned, tmp_path)
+    first.link(OPTIONS)
+    quick = first.found()
+    assert quick is not None
+
+    def make_others() -> None:
+        os.utime(first.path, (1_000, 1_000))  # the one not used for longest
+        for number in range(KEPT_MAX + 2):
+            made(tmp_path / "java" / "release", f"{number}")
+            starts_of(java, pinned, tmp_path).link(OPTIONS)
+
+    with quick.hold():
+        make_others()
+        assert os.path.exists(quick.class_path[0])
+    make_others()
+    assert not os.path.exists(first.path)
+
+
 def test_a_java_without_the_vector_module_is_not_asked_for_it(
     java: Java, pinned: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -125,7 +144,9 @@ def test_a_java_without_the_vector_module_is_not_asked_for_it(
 
 
 def test_the_command_keeps_the_users_stdout_quiet_and_his_classes_last() -> None:
-    quick = QuickStart(java="/j/bin/java", class_path=("/a.jar",), options=("--add-opens=x",), archive="/c.jsa")
+    quick = QuickStart(
+        java="/j/bin/java", class_path=("/a.jar",), options=("--add-opens=x",), archive="/c.jsa", used="/used"
+    )
     settings = {"spark.driver.memory": "2g", "spark.driver.extraClassPath": "/mine.jar", "spark.app.name": "a b"}
     command = quick.command(settings, ["-Dx=1"])
     assert command[:4] == ["/j/bin/java", "-cp", "/a.jar:/mine.jar", "-Xmx2g"]
