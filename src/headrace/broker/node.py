@@ -5,6 +5,7 @@ Nothing else decides which part gets which. All timers are started in `_start_lo
 
 from __future__ import annotations
 
+import os
 import resource
 import threading
 from collections.abc import Callable, Mapping
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 DOOMED_FILES_INTERVAL_S: Final = 15.0
 PRODUCERS_INTERVAL_S: Final = 600.0
 SNAPSHOT_TIMEOUT_S: Final = 1.0
+WRITERS_MAX: Final = 4  # threads that copy large appends into the page cache
 DESCRIPTORS_WANTED: Final = 65_536
 LOGS_A_TURN: Final = 100  # that housekeeping looks at
 
@@ -71,12 +73,13 @@ class Node:
         self._opened = False
         self._http: MetricsServer | None = None
         self._coordination: Coordination | None = None
-        self._writers = workers("headrace-writer", 1, self.reactor)
+        writers = min(WRITERS_MAX, len(os.sched_getaffinity(0)))
+        self._writers = workers("headrace-writer", writers, self.reactor)
         self._flushers = workers("headrace-flush", 2, self.reactor)
         self.slow_workers = workers("headrace-slow", 1, self.reactor)
         self._cleaners = workers("headrace-cleaner", 1, self.reactor)
         self.files = OpenFiles(self.disk, settings.open_files_max)
-        self.writer = GroupWriter(self.disk, self._writers.submit, self._flushers.submit)
+        self.writer = GroupWriter(self.disk, self._writers.submit, self._flushers.submit, writers)
         self.store = LogStore(settings.log_dirs, self.files, self.writer, self.clock)
         self.housekeeping = Housekeeping(self.store, settings.producer_id_expiration_ms)
         self._compaction_process = CompactionProcess(self._cleaners.submit)

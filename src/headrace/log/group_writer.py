@@ -1,10 +1,14 @@
 """Writes what each turn of the loop staged: one writev a partition, then the answers.
 
 Small groups are written at once, on the loop: a system call into the page cache costs less than handing it over.
-Large ones go to a writer thread, since the copy into the page cache releases the GIL and the loop can read the next
-requests meanwhile; what arrives while the thread is busy gathers into larger groups. A flush (fdatasync) always
-runs in a thread, one at a time for a log, and everything written before it began is answered by it: group commit.
+Large ones go to writer threads, since the copy into the page cache releases the GIL and the loop can read the next
+requests meanwhile; what arrives while all of them are busy gathers into larger groups. A log is written by one thread
+at a time, and different logs by several: copying into fresh pages is what bulk produce waits for. A flush (fdatasync)
+always runs in a thread, one at a time for a log, and everything written before it began is answered by it: group
+commit.
 """
+
+from __future__ import annotations
 
 import errno
 import logging
@@ -18,6 +22,7 @@ from headrace.log.group import Group
 from headrace.log.partition_log import PartitionLog
 
 INLINE_BYTES_MAX: Final = 48 << 10
+SPLIT_BYTES_MIN: Final = 128 << 10  # a hand-over below this is not worth a second thread
 FLUSHES_MAX: Final = 4  # logs at a time: a log that is being flushed keeps its files open, one that waits does not
 
 Job = Callable[[], object]
@@ -27,14 +32,33 @@ Taken = tuple[PartitionLog, list[Group], list[OpenFile]]
 logger = logging.getLogger(__name__)
 
 
+class HandOver:
+    """What one writer thread has to write, of one or several logs."""
+
+    __slots__ = ("_writer", "size", "taken")
+
+    def __init__(self, writer: GroupWriter) -> None:
+        self._writer = writer
+        self.taken: list[Taken] = []
+        self.size = 0
+
+    def write(self) -> object:
+        """On the thread."""
+        return [self._writer.write(taken) for taken in self.taken]
+
+    def written(self, results: object, error: BaseException | None) -> None:
+        """On the loop again."""
+        self._writer.handed_back(self, results, error)
+
+
 class GroupWriter:
     __slots__ = (
-        "_busy",
         "_dirty",
         "_disk",
         "_flushers",
         "_flushes",
         "_in_flight",
+        "_threads",
         "_to_flush",
         "_writers",
         "batches_written",
@@ -44,19 +68,20 @@ class GroupWriter:
         "on_failure",
     )
 
-    def __init__(self, disk: Disk, writers: Submit, flushers: Submit) -> None:
+    def __init__(self, disk: Disk, writers: Submit, flushers: Submit, threads: int = 1) -> None:
+        """`threads` is how many writers there are."""
         self._disk = disk
         self._writers = writers
+        self._threads = threads
         self._flushers = flushers
         self._dirty: list[PartitionLog] = []
-        self._in_flight: list[Taken] = []
-        self._busy = False
+        self._in_flight: list[HandOver] = []
         self._to_flush: deque[PartitionLog] = deque()
         self._flushes = 0  # under way
         self.batches_written = 0
         self.bytes_written = 0
         self.fresh = False  # something was staged since the last end of a turn
-        self.closing = False  # the writer thread has ended: everything is written at once
+        self.closing = False  # the writer threads have ended: everything is written at once
         self.on_failure: Callable[[PartitionLog, OSError], StorageError] = lambda log, error: StorageError(str(error))
 
     def staged(self, log: PartitionLog) -> None:
@@ -76,14 +101,14 @@ class GroupWriter:
             if log.writing:
                 self._dirty.append(log)
             elif log.groups and log.groups[-1].size > INLINE_BYTES_MAX and not self.closing:
-                (self._dirty if self._busy else bulk).append(log)
+                (self._dirty if len(self._in_flight) >= self._threads else bulk).append(log)
             else:
                 self._write_now(log)
         if bulk:
             self._hand_over(bulk)
 
     def drain(self) -> None:
-        """Writes all that is staged, here and now: the broker stops, and the writer thread has ended."""
+        """Writes all that is staged, here and now: the broker stops, and the writer threads have ended."""
         self.closing = True
         while self._dirty:
             self._write_now(self._dirty.pop())
@@ -93,7 +118,7 @@ class GroupWriter:
         log.queued = False
         taken = self._take(log)
         if taken is not None:
-            self._finish(taken, self._write(taken))
+            self._finish(taken, self.write(taken))
 
     def _take(self, log: PartitionLog) -> Taken | None:
         """The log's groups and their files, pinned; None if there are none, or if they cannot be written."""
@@ -115,30 +140,45 @@ class GroupWriter:
         return log, groups, files
 
     def _hand_over(self, logs: list[PartitionLog]) -> None:
+        """To as many threads as are free, each with about as much to write."""
+        found: list[Taken] = []
+        total = 0
         for log in logs:
             log.queued = False
             taken = self._take(log)
             if taken is not None:
                 log.writing = True
-                self._in_flight.append(taken)
-        in_flight = self._in_flight
-        if not in_flight:
+                found.append(taken)
+                total += _bytes_of(taken)
+        if not found:
             return
-        self._busy = True
-        self._writers(lambda: [self._write(taken) for taken in in_flight], self._handed_back)
+        free = self._threads - len(self._in_flight)
+        parts = min(free, len(found), max(1, total // SPLIT_BYTES_MIN))
+        shares = [HandOver(self) for _ in range(parts)]
+        if parts > 1:
+            found.sort(key=_bytes_of, reverse=True)
+        for taken in found:
+            lightest = shares[0]
+            for share in shares:
+                if share.size < lightest.size:
+                    lightest = share
+            lightest.taken.append(taken)
+            lightest.size += _bytes_of(taken)
+        self._in_flight.extend(shares)
+        for share in shares:
+            self._writers(share.write, share.written)
 
-    def _handed_back(self, results: object, error: BaseException | None) -> None:
+    def handed_back(self, share: HandOver, results: object, error: BaseException | None) -> None:
         if error is not None or not isinstance(results, list):
-            raise InvariantError(f"the writer thread failed outside a write: {error!r}")
-        in_flight, self._in_flight = self._in_flight, []
-        self._busy = False
-        for taken, (written, failure) in zip(in_flight, results, strict=True):
+            raise InvariantError(f"a writer thread failed outside a write: {error!r}")
+        self._in_flight.remove(share)
+        for taken, (written, failure) in zip(share.taken, results, strict=True):
             taken[0].writing = False
             self._finish(taken, (written, failure))
         self.end_of_turn()
 
-    def _write(self, taken: Taken) -> tuple[int, OSError | None]:
-        """How many groups were written, and why the next one was not. Runs on the loop or on the writer thread."""
+    def write(self, taken: Taken) -> tuple[int, OSError | None]:
+        """How many groups were written, and why the next one was not. Runs on the loop or on a writer thread."""
         written = 0
         for group, file in zip(taken[1], taken[2], strict=True):
             try:
@@ -191,11 +231,12 @@ class GroupWriter:
 
     def in_flight(self, log: PartitionLog, offset: int) -> Group:
         """The group, now being written, that holds `offset`."""
-        for each, groups, _ in self._in_flight:
-            if each is log:
-                for group in groups:
-                    if group.end_offset > offset:
-                        return group
+        for share in self._in_flight:
+            for each, groups, _ in share.taken:
+                if each is log:
+                    for group in groups:
+                        if group.end_offset > offset:
+                            return group
         raise InvariantError(f"{log.name}: offset {offset} is neither written nor staged")
 
     def flush(self, log: PartitionLog) -> None:
@@ -260,3 +301,7 @@ class GroupWriter:
                 logger.warning("in the background: %s", error)
 
         self._flushers(job, done)
+
+
+def _bytes_of(taken: Taken) -> int:
+    return sum([group.size for group in taken[1]])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.core.errors import InvariantError, StorageError
 from headrace.log.config import LogConfig
-from headrace.log.group_writer import FLUSHES_MAX, INLINE_BYTES_MAX
+from headrace.log.group_writer import FLUSHES_MAX, INLINE_BYTES_MAX, SPLIT_BYTES_MIN, GroupWriter
 
 
 @pytest.fixture
@@ -70,6 +70,24 @@ def test_other_logs_are_written_while_one_is_with_the_thread(bench):
     assert len(bench.writers.jobs) == 1  # one job at a time; the rest gathers
     bench.writers.run()
     assert large.ok
+
+
+def test_large_appends_to_several_logs_are_shared_out_between_threads(bench):
+    bench.writer = GroupWriter(bench.disk, bench.writers.submit, bench.flushers.submit, 2)
+    bench.writers.held = True
+    logs = [bench.create(index=index) for index in range(4)]
+    for log in logs:
+        log.writer = bench.writer
+    answers = [bench.stage(log, batch(size=SPLIT_BYTES_MIN))[1] for log in logs[:3]]
+    bench.writer.end_of_turn()
+    assert len(bench.writers.jobs) == 2
+    answers.append(bench.stage(logs[3], bulk())[1])
+    answers.append(bench.stage(logs[0], bulk())[1])
+    bench.writer.end_of_turn()
+    assert len(bench.writers.jobs) == 2  # no third thread, and no log with two of them
+    bench.writers.run()
+    assert all(answer.ok for answer in answers)
+    assert offsets_of(logs[0]) == [0, 1]
 
 
 def test_the_memory_of_a_request_is_let_go_when_it_is_written(bench):
