@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := $(shell find src -name '*.py')
+SOURCES := $(shell find src -name '*.py' -o -name '*.c')
 # No more workers than cores: a test that has to share its core is a slow test. A Spark session wants 2 GB as well.
 WORKERS := $(shell nproc)
 SPARK_WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))

@@ -60,7 +60,7 @@ def check_installed(package: Path) -> None:
     """
     if not package.is_dir():
         return
-    for file in sorted(SOURCE.rglob("*.py")):
+    for file in sorted(file for suffix in ("py", "c") for file in SOURCE.rglob(f"*.{suffix}")):
         copy = package / file.relative_to(SOURCE)
         if not copy.is_file() or copy.read_bytes() != file.read_bytes():
             name = file.relative_to(SOURCE.parent)

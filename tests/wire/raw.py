@@ -363,12 +363,42 @@ def batch(
     """A batch of these records; `producer` is (id, epoch, first sequence). The last ones make it wrong."""
     base_ms = records[0].timestamp if records else -1
     body = b"".join(_encode_record(index, each, base_ms) for index, each in enumerate(records))
-    body = compress(codec, body)
     top_ms = max((each.timestamp for each in records), default=-1) if max_timestamp is None else max_timestamp
-    delta = len(records) - 1 if last_offset_delta is None else last_offset_delta
-    held = len(records) if count is None else count
+    return batch_of(
+        compress(codec, body),
+        codec=codec,
+        attributes=attributes,
+        producer=producer,
+        base_offset=base_offset,
+        magic=magic,
+        crc_flip=crc_flip,
+        count=len(records) if count is None else count,
+        last_offset_delta=len(records) - 1 if last_offset_delta is None else last_offset_delta,
+        base_ms=base_ms,
+        top_ms=top_ms,
+        length_error=length_error,
+    )
+
+
+def batch_of(
+    body: bytes,
+    *,
+    count: int,
+    base_ms: int,
+    top_ms: int | None = None,
+    codec: int = NONE,
+    attributes: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    base_offset: int = 0,
+    magic: int = 2,
+    crc_flip: int = 0,
+    last_offset_delta: int | None = None,
+    length_error: int = 0,
+) -> bytes:
+    """A header for records that are bytes already, whatever they are, compressed if they are to be."""
+    delta = count - 1 if last_offset_delta is None else last_offset_delta
     size = _HEADER.size - 12 + len(body) + length_error
-    tail = (attributes | codec, delta, base_ms, top_ms, *producer, held)
+    tail = (attributes | codec, delta, base_ms, base_ms if top_ms is None else top_ms, *producer, count)
     head = _HEADER.pack(base_offset, size, -1, magic, 0, *tail)
     crc = crc32c.crc32c(head[21:] + body) ^ crc_flip
     return _HEADER.pack(base_offset, size, -1, magic, crc, *tail) + body
@@ -398,18 +428,18 @@ def values_of(data: bytes | None) -> list[bytes | None]:
 
 
 def _encode_record(index: int, record: Record, base_ms: int) -> bytes:
-    body = b"\0" + _varint(record.timestamp - base_ms) + _varint(index)
-    body += _bytes(record.key) + _bytes(record.value) + _varint(len(record.headers))
+    body = b"\0" + varint(record.timestamp - base_ms) + varint(index)
+    body += _bytes(record.key) + _bytes(record.value) + varint(len(record.headers))
     for name, held in record.headers:
         body += _bytes(name.encode()) + _bytes(held)
-    return _varint(len(body)) + body
+    return varint(len(body)) + body
 
 
 def _bytes(data: bytes | None) -> bytes:
-    return _varint(-1) if data is None else _varint(len(data)) + data
+    return varint(-1) if data is None else varint(len(data)) + data
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
     value = (value << 1) ^ (value >> 63)
     out = bytearray()
     while value > 0x7F:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.core.errors import InvariantError, PeerError, StorageError
 from headrace.core.files import OpenFile, OpenFiles
 from headrace.log import time_lookup
-from headrace.log.admission import check_keys, settle_time, too_large
+from headrace.log.admission import UNCHECKED, check_records, settle_time, too_large
 from headrace.log.config import NEVER, LogConfig
 from headrace.log.group import Group, Waiter
 from headrace.log.leader_epochs import LeaderEpochs
@@ -159,30 +159,36 @@ class PartitionLog:
     # ── appending ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def stage(
-        self, data: memoryview, start: int, end: int, now_ms: int, waiter: Waiter, *, transactional: bool = False
+        self,
+        data: memoryview,
+        start: int,
+        end: int,
+        now_ms: int,
+        waiter: Waiter,
+        *,
+        transactional: bool = False,
+        largest: int = UNCHECKED,
     ) -> tuple[int, int]:
         """Gives a producer's batch in data[start:end] its place. Returns (base offset, append time or -1).
 
-        A transactional batch is taken only from a caller who has made sure of its transaction.
+        A transactional batch is taken only from a caller who has made sure of its transaction. The base offset is
+        UNCHECKED, and nothing has happened, if the records must be looked at in a thread first (`check_slowly`);
+        `largest` is what was found there.
         """
         config = self.config
         if end - start > config.max_message_bytes:
             raise too_large(self.name, end - start, config)
         header = check_produced(data, start, end)
-        max_timestamp, append_time = header[8], -1
-        if (
-            header[5] & (LOG_APPEND_TIME | TRANSACTIONAL)
-            or config.log_append_time
-            or config.cleanup_compact
-            or max_timestamp - now_ms > config.timestamp_after_max_ms
-            or now_ms - header[7] > config.timestamp_before_max_ms
-        ):
-            if header[5] & TRANSACTIONAL and not transactional:
-                why = f"{self.name}: a transactional batch needs the transactional id that it belongs to"
-                raise PeerError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
-            if config.cleanup_compact:
-                check_keys(self.name, data[start:end], header)
-            max_timestamp, append_time = settle_time(self.name, config, data, start, end, header, now_ms)
+        if header[5] & TRANSACTIONAL and not transactional:
+            why = f"{self.name}: a transactional batch needs the transactional id that it belongs to"
+            raise PeerError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
+        if largest == UNCHECKED:
+            largest = check_records(self.name, config, data, start, end, header, now_ms)
+            if largest == UNCHECKED:
+                return UNCHECKED, UNCHECKED
+        max_timestamp, append_time = largest, -1
+        if header[5] & LOG_APPEND_TIME or config.log_append_time or largest != header[8]:
+            max_timestamp, append_time = settle_time(self.name, config, data, start, end, header, largest, now_ms)
         producer_id = header[9]
         if producer_id >= 0:
             last_sequence = (header[11] + header[12] - 1) & 0x7FFFFFFF

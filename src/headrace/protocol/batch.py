@@ -1,7 +1,7 @@
-"""The header of a record batch (magic 2): all that the broker reads of what it is given.
+"""The header of a record batch (magic 2): checked when a batch comes, stamped before it is stored.
 
-A batch is opaque: its header is checked, its base offset and leader epoch are stamped in place (both lie outside
-the CRC), and the same bytes go to the disk and back to readers. Nothing here looks at a record.
+Base offset and leader epoch are written in place (both lie outside the CRC), and the same bytes go to the disk and
+back to readers. Nothing here looks at a record: that is `protocol/record_check`.
 
     base_offset i64 · length i32 · leader_epoch i32 · magic i8 · crc u32 · attributes i16 · last_offset_delta i32
     · base_timestamp i64 · max_timestamp i64 · producer_id i64 · producer_epoch i16 · base_sequence i32 · count i32
@@ -122,15 +122,9 @@ def _bad_frame(data: memoryview, magic: int, length: int, crc: int) -> PeerError
     return PeerError(INVALID_RECORD, f"{size - length} bytes follow the record batch; send one batch a partition")
 
 
-def stamp_attributes(data: memoryview, start: int, end: int, attributes: int) -> int:
-    """Other attributes, and the CRC that goes with them."""
+def stamp_times(data: memoryview, start: int, end: int, attributes: int, max_timestamp: int) -> None:
+    """Other attributes and another largest timestamp, and the CRC that goes with them."""
+    _MAX_TIMESTAMP.pack_into(data, start + 35, max_timestamp)
     _CRC_AND_ATTRIBUTES.pack_into(data, start + 17, 0, attributes)
     crc = crc32c(data[start + CRC_END : end])
     _CRC_AND_ATTRIBUTES.pack_into(data, start + 17, crc, attributes)
-    return attributes
-
-
-def stamp_append_time(data: memoryview, start: int, end: int, attributes: int, now_ms: int) -> None:
-    """Makes it a LogAppendTime batch: one timestamp for all its records. The CRC is made anew."""
-    _MAX_TIMESTAMP.pack_into(data, start + 35, now_ms)
-    stamp_attributes(data, start, end, attributes | LOG_APPEND_TIME)

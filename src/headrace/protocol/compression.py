@@ -7,15 +7,14 @@ only. cramjam is imported on first use; a broker that stores batches as sent nev
 
 import mmap
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from headrace.core.errors import InvariantError, PeerError
 from headrace.protocol.error_codes import CORRUPT_MESSAGE
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 CODEC_IDS = {"none": NONE, "uncompressed": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 # What one batch may inflate to when the caller knows no better bound: the largest request that Kafka takes.
 INFLATED_BYTES_MAX = 104_857_600
@@ -25,6 +24,8 @@ _XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, lowest comp
 _XERIAL_BLOCK_BYTES = 32 * 1024  # as in snappy-java, so that its reader's buffers fit
 _BLOCK_LENGTH = struct.Struct(">i")
 
+_LZ4_FLAGS_AT = 4  # behind the frame's magic
+_LZ4_INDEPENDENT = 0x20
 _LZ4_LEVEL_DEFAULT = 9  # Kafka's default level does not mean 9: it selects the fast compressor
 _LZ4_LEVEL_FAST = 1
 _LZ4_LEVEL_HIGH_MIN = 3
@@ -57,80 +58,91 @@ def decompress(codec: int, data: bytes | bytearray | memoryview, size_max: int =
         if len(data) > size_max:
             raise _too_large("none", size_max)
         return bytes(data)
-    import cramjam
-
-    if codec == GZIP:
-        return _inflate("gzip", cramjam.gzip.decompress_into, data, size_max)
-    if codec == SNAPPY:
-        return _decompress_snappy(data, size_max)
-    if codec == LZ4:
-        return _inflate("lz4", cramjam.lz4.decompress_into, data, size_max)
-    if codec == ZSTD:
-        return _inflate("zstd", cramjam.zstd.decompress_into, data, size_max)
-    raise PeerError(CORRUPT_MESSAGE, f"compression codec {codec} does not exist; known are 0 to {ZSTD}")
-
-
-def _inflate(
-    name: str, decompress_into: "Callable[..., int]", data: bytes | bytearray | memoryview, size_max: int
-) -> bytes:
-    # cramjam's streaming decompressors want whole frames, so what bounds the output is the buffer it goes to.
     # An anonymous mapping costs memory only where it is written: the bound may be large and the blob small.
-    from cramjam import DecompressionError
-
     output = mmap.mmap(-1, max(size_max, 1))
     try:
-        size = decompress_into(data, output)
+        size = decompress_into(codec, data, output)
         if size > size_max:
-            raise _too_large(name, size_max)
+            raise _too_large(_NAMES[codec], size_max)
         return output[:size]
-    except DecompressionError as error:
-        raise PeerError(
-            CORRUPT_MESSAGE,
-            f"{name} records of {len(data)} bytes do not inflate to {size_max} or fewer: {error}",
-        ) from None
     finally:
         output.close()
 
 
-def _decompress_snappy(data: bytes | bytearray | memoryview, size_max: int) -> bytes:
+def decompress_into(codec: int, data: bytes | bytearray | memoryview, output: bytearray | mmap.mmap) -> int:
+    """How many bytes of `output` were written; `PeerError` (CORRUPT_MESSAGE) where it is too small, or on garbage.
+
+    cramjam's streaming decompressors want whole frames, so what bounds the output is the buffer it goes to.
+    """
+    import cramjam
+
+    if codec == SNAPPY:
+        return _decompress_snappy(data, output)
+    if codec == GZIP:
+        inflate: Callable[..., int] = cramjam.gzip.decompress_into
+    elif codec == LZ4:
+        inflate = cramjam.lz4.decompress_into
+    elif codec == ZSTD:
+        inflate = cramjam.zstd.decompress_into
+    else:
+        raise PeerError(CORRUPT_MESSAGE, f"compression codec {codec} does not exist; known are 0 to {ZSTD}")
+    try:
+        return inflate(data, output)
+    except cramjam.DecompressionError as error:
+        raise PeerError(
+            CORRUPT_MESSAGE,
+            f"{_NAMES[codec]} records of {len(data)} bytes do not inflate to {len(output)} or fewer: {error}",
+        ) from None
+
+
+def check_lz4(data: bytes | bytearray | memoryview) -> None:
+    """Blocks that refer to each other are legal in lz4, and unreadable for the Java client."""
+    if len(data) > _LZ4_FLAGS_AT and not data[_LZ4_FLAGS_AT] & _LZ4_INDEPENDENT:
+        raise PeerError(
+            CORRUPT_MESSAGE, "lz4 records in linked blocks; Kafka's format has independent blocks: change the producer"
+        )
+
+
+def _decompress_snappy(data: bytes | bytearray | memoryview, output: bytearray | mmap.mmap) -> int:
     view = memoryview(data)
-    if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
-        return _snappy_block(view, size_max)
-    position, end = len(_XERIAL_HEADER), len(view)
-    if position > end:
-        raise PeerError(CORRUPT_MESSAGE, f"snappy records end inside xerial's header, at byte {end}")
-    blocks = []
-    remaining = size_max
-    while position < end:
-        if end - position < 4:
-            raise PeerError(CORRUPT_MESSAGE, f"snappy records end inside a block's length, at byte {end}")
-        (length,) = _BLOCK_LENGTH.unpack_from(view, position)
-        position += 4
-        if not 0 <= length <= end - position:
-            raise PeerError(
-                CORRUPT_MESSAGE, f"snappy block of {length} bytes at {position}; only {end - position} follow"
-            )
-        block = _snappy_block(view[position : position + length], remaining)
-        blocks.append(block)
-        remaining -= len(block)
-        position += length
-    return b"".join(blocks)
+    with memoryview(output) as room:
+        if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
+            return _snappy_block(view, room)
+        position, end = len(_XERIAL_HEADER), len(view)
+        if position > end:
+            raise PeerError(CORRUPT_MESSAGE, f"snappy records end inside xerial's header, at byte {end}")
+        written = 0
+        while position < end:
+            if end - position < 4:
+                raise PeerError(CORRUPT_MESSAGE, f"snappy records end inside a block's length, at byte {end}")
+            (length,) = _BLOCK_LENGTH.unpack_from(view, position)
+            position += 4
+            if not 0 <= length <= end - position:
+                raise PeerError(
+                    CORRUPT_MESSAGE, f"snappy block of {length} bytes at {position}; only {end - position} follow"
+                )
+            with room[written:] as rest:
+                written += _snappy_block(view[position : position + length], rest)
+            position += length
+        return written
 
 
-def _snappy_block(block: memoryview, size_max: int) -> bytes:
+def _snappy_block(block: memoryview, room: memoryview) -> int:
     from cramjam import DecompressionError, snappy
 
     try:
         if not block:
             raise DecompressionError("an empty block")
-        if snappy.decompress_raw_len(block) > size_max:
-            raise _too_large("snappy", size_max)
-        return bytes(snappy.decompress_raw(block))
+        size: int = snappy.decompress_raw_len(block)
+        if size > len(room):
+            raise _too_large("snappy", len(room))
+        with room[:size] as part:
+            return snappy.decompress_raw_into(block, part) if size else 0
     except DecompressionError as error:
         raise PeerError(CORRUPT_MESSAGE, f"snappy block of {len(block)} bytes is corrupt: {error}") from None
 
 
-def _compress_xerial(data: bytes | bytearray | memoryview, compress_raw: "Callable[[Any], Any]") -> bytes:
+def _compress_xerial(data: bytes | bytearray | memoryview, compress_raw: Callable[[Any], Any]) -> bytes:
     view = memoryview(data)
     parts = [_XERIAL_HEADER]
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):

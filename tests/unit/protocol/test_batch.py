@@ -17,8 +17,7 @@ from headrace.protocol.batch import (
     TRANSACTIONAL,
     check_produced,
     read_header,
-    stamp_append_time,
-    stamp_attributes,
+    stamp_times,
 )
 from headrace.protocol.error_codes import CORRUPT_MESSAGE, INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE
 from headrace.protocol.records import Record, build_batch, iter_records
@@ -198,7 +197,8 @@ def test_a_stamp_changes_offset_and_epoch_and_nothing_that_the_crc_covers(offset
 def test_append_time_is_one_timestamp_for_all_records_under_a_crc_that_matches(now, codec, padding):
     data = made(4, codec=codec)
     view = memoryview(bytearray(padding) + data + bytearray(b"rest"))
-    stamp_append_time(view, padding, padding + len(data), read_header(data).attributes, now)
+    attributes = read_header(data).attributes | LOG_APPEND_TIME
+    stamp_times(view, padding, padding + len(data), attributes, now)
     header = read_header(view, padding)
     assert header.attributes == codec | LOG_APPEND_TIME
     assert header.max_timestamp == now
@@ -209,13 +209,14 @@ def test_append_time_is_one_timestamp_for_all_records_under_a_crc_that_matches(n
     assert view[padding + len(data) :] == b"rest"
 
 
-def test_other_attributes_get_a_crc_that_matches():
+def test_other_attributes_and_another_time_get_a_crc_that_matches():
     data = made()
     view = memoryview(bytearray(3) + data)
-    assert stamp_attributes(view, 3, len(view), TRANSACTIONAL) == TRANSACTIONAL
+    stamp_times(view, 3, len(view), TRANSACTIONAL, 77)
     assert check_produced(view, 3, len(view)) == read_header(view, 3)
-    assert read_header(view, 3).attributes == TRANSACTIONAL
-    assert view[3 + 23 :] == data[23:]
+    assert (read_header(view, 3).attributes, read_header(view, 3).max_timestamp) == (TRANSACTIONAL, 77)
+    assert view[3 + 23 : 3 + 35] == data[23:35]
+    assert view[3 + 43 :] == data[43:]
 
 
 def test_the_layout_is_the_one_in_the_docstring():

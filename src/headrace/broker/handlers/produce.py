@@ -1,8 +1,8 @@
 """Produce (0), versions 3 to 13: the hottest path of the broker.
 
 A batch is checked, staged and, at the end of the turn, written; the answer goes out when it is. What a
-request holds in memory is pinned until then. Where a topic asks for another compression than the producer
-used, the batch is packed anew in a thread first, and the connection's next request waits for that.
+request holds in memory is pinned until then. Where the records take long to look at, or a topic asks for another
+compression than the producer used, a thread does that first, and the connection's next request waits for it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.broker.connection import Slot
 from headrace.broker.handlers.transaction_errors import IMPLICIT_SINCE, for_produce
 from headrace.core.errors import PeerError, RecordsError
+from headrace.log.admission import UNCHECKED, check_slowly
 from headrace.protocol.batch import HEADER_BYTES, PRODUCER, PRODUCER_AT, TRANSACTIONAL, check_produced
 from headrace.protocol.error_codes import (
     INVALID_REQUIRED_ACKS,
@@ -31,11 +32,16 @@ if TYPE_CHECKING:
     from headrace.broker.connection import Connection
     from headrace.broker.node import Node
     from headrace.broker.topics import Topic
+    from headrace.log.config import LogConfig
     from headrace.log.partition_log import PartitionLog
+
+    _SlowBatch = tuple[TopicKey, int, PartitionLog, memoryview, int, int]  # topic, partition, log, data[start:end]
+    _ToPack = tuple[int, int, int, int | None, str, LogConfig]  # start, end, codec, level; the log's name and settings
 
 _ATTRIBUTES: Final = 22  # the low byte of a batch's attributes
 
-Packed = dict[int, bytearray | PeerError]  # by where a batch starts: what stands for it, or why it is refused
+# By where a batch starts: what stands for it and the largest timestamp in it, or why it is refused.
+Packed = dict[int, tuple[bytearray, int] | PeerError]
 
 
 class ProduceWait(Slot):
@@ -47,11 +53,11 @@ class ProduceWait(Slot):
         "_node",
         "_size",
         "_started",
-        "_version",
         "acks",
         "answers",
         "logs",
         "pending",
+        "version",
     )
 
     def __init__(
@@ -74,7 +80,7 @@ class ProduceWait(Slot):
         self._node = node
         self._chunk = chunk
         self._size = size
-        self._version = version
+        self.version = version
         self._correlation_id = correlation_id
         self._started = node.reactor.turn_started
 
@@ -83,6 +89,13 @@ class ProduceWait(Slot):
         self.answers.append(refused(key, index, error.code, Refusal(error.message, record_errors)))
         self.logs.append(None)
         self._node.metrics.error(error.code)
+
+    def staged(self) -> None:
+        """The handler is through with it."""
+        if self.pending == 1:
+            self.done(None, None)  # nothing is under way
+        else:
+            self.pending -= 1
 
     def done(self, log: PartitionLog | None, error: Exception | None) -> None:
         if error is not None:
@@ -103,7 +116,7 @@ class ProduceWait(Slot):
             server.relieved()
         node.metrics.produce_latency.observe(perf_counter() - self._started)
         if self.acks != 0:
-            self.parts = [encode(self._version, self._correlation_id, self.answers)]
+            self.parts = [encode(self.version, self._correlation_id, self.answers)]
             connection.answered(self)
         elif any(numbers[1] for _, numbers, _ in self.answers):
             # With acks=0 a closed connection is the only way to say that something went wrong.
@@ -169,6 +182,8 @@ class ProduceHandler:
         now_ms = self.node.turn_ms()
         topics = self._topics
         acks_are_valid = -1 <= wait.acks <= 1
+        transactional = request[0] is not None
+        slow: list[_SlowBatch] = []
         for key, wanted in request[3]:
             topic = topics.by_name.get(key) if type(key) is str else topics.by_wire_id(key)  # type: ignore[arg-type]
             for index, start, end in wanted:
@@ -178,31 +193,53 @@ class ProduceHandler:
                     log = topic.partitions[index].log
                     if log is None:
                         raise PeerError(KAFKA_STORAGE_ERROR, f"{topic.name}-{index}: its log directory is offline")
-                    data = view
+                    data, largest = view, UNCHECKED
                     if packed and (other := packed.get(start)) is not None:
                         if isinstance(other, PeerError):
                             raise other
-                        data, start, end = memoryview(other), 0, len(other)
-                    wait.pending += 1  # first, since a duplicate is done before `stage` returns
-                    try:
-                        base_offset, append_time = log.stage(
-                            data, start, end, now_ms, wait, transactional=request[0] is not None
-                        )
-                    except PeerError:
-                        wait.pending -= 1
-                        raise
-                    except OSError as error:
-                        wait.pending -= 1
-                        raise PeerError(KAFKA_STORAGE_ERROR, str(self.node.store.failed(log, error))) from error
+                        data, start, end, largest = memoryview(other[0]), 0, len(other[0]), other[1]
+                    if not self.place(wait, key, index, log, data, start, end, now_ms, transactional, largest):
+                        slow.append((key, index, log, data, start, end))
                 except PeerError as error:
                     wait.refuse(key, index, error)
-                else:
-                    wait.answers.append((key, (index, NONE, base_offset, append_time, log.start_offset), None))
-                    wait.logs.append(log)
-        if wait.pending == 1:
-            wait.done(None, None)  # nothing is under way
+        if slow:
+            job = _SlowCheck(self, wait, slow, now_ms, request[0])
+            wait.connection.barriers += 1
+            self.node.slow_workers.submit(job.check, job.done)
         else:
+            wait.staged()
+
+    def place(
+        self,
+        wait: ProduceWait,
+        key: TopicKey,
+        index: int,
+        log: PartitionLog,
+        data: memoryview,
+        start: int,
+        end: int,
+        now_ms: int,
+        transactional: bool,
+        largest: int,
+    ) -> bool:
+        """Stages one batch; False if its records must be looked at in a thread first."""
+        wait.pending += 1  # first, since a duplicate is done before `stage` returns
+        try:
+            base_offset, append_time = log.stage(
+                data, start, end, now_ms, wait, transactional=transactional, largest=largest
+            )
+        except PeerError:
             wait.pending -= 1
+            raise
+        except OSError as error:
+            wait.pending -= 1
+            raise PeerError(KAFKA_STORAGE_ERROR, str(self.node.store.failed(log, error))) from error
+        if base_offset == UNCHECKED:
+            wait.pending -= 1
+            return False
+        wait.answers.append((key, (index, NONE, base_offset, append_time, log.start_offset), None))
+        wait.logs.append(log)
+        return True
 
     def _unfit(self, topic: Topic | None, key: TopicKey, index: int, acks: int) -> PeerError:
         """Why a request cannot be about this partition."""
@@ -253,6 +290,20 @@ class ProduceHandler:
         partitions = [(topic, index) for topic, index, _ in missing]
         transactions.add_implicitly(transactional_id, *producer, partitions, decided)
 
+    def verify_again(
+        self, transactional_id: str, log: PartitionLog, data: memoryview, start: int, version: int
+    ) -> None:
+        """The transaction may have ended while a thread looked at the batch: it must not begin a new one."""
+        if not data[start + _ATTRIBUTES] & TRANSACTIONAL:
+            return
+        producer_id, epoch = PRODUCER.unpack_from(data, start + PRODUCER_AT)
+        entry = log.producers.get(producer_id)
+        if entry is not None and entry.epoch == epoch and entry.txn_first_offset >= 0:
+            return
+        code = self.node.transactions.verify(transactional_id, producer_id, epoch, log.topic, log.index)
+        if code != NONE:
+            raise _outside(for_produce(code, version), log.topic, log.index)
+
     def _transactional(self, request: ProduceRequest, view: memoryview) -> Iterator[tuple[str, int, int, PartitionLog]]:
         """(topic, partition, start, log) of the request's transactional batches."""
         for key, wanted in request[3]:
@@ -266,9 +317,9 @@ class ProduceHandler:
 
     # ── another compression than the producer's ──────────────────────────────────────────────────────────────────
 
-    def _to_pack(self, request: ProduceRequest, view: memoryview) -> list[tuple[int, int, int, int | None]]:
-        """(start, end, codec, level) of the batches whose topic names another codec."""
-        found: list[tuple[int, int, int, int | None]] = []
+    def _to_pack(self, request: ProduceRequest, view: memoryview) -> list[_ToPack]:
+        """The batches whose topic names another codec."""
+        found: list[_ToPack] = []
         for key, wanted in request[3]:
             topic = self._topics.get(key) if isinstance(key, str) else self._topics.by_wire_id(key)
             if topic is None or topic.config.compression_type == "producer":
@@ -278,8 +329,8 @@ class ProduceHandler:
                     continue
                 log = topic.partitions[index].log
                 codec = log.needs_conversion(view[start + _ATTRIBUTES]) if log is not None else None
-                if codec is not None:
-                    found.append((start, end, codec, topic.config.compression_level))
+                if log is not None and codec is not None:
+                    found.append((start, end, codec, topic.config.compression_level, log.name, log.config))
         return found
 
     def _pack_first(
@@ -288,17 +339,19 @@ class ProduceHandler:
         request: ProduceRequest,
         view: memoryview,
         wait: ProduceWait,
-        wanted: list[tuple[int, int, int, int | None]],
+        wanted: list[_ToPack],
         refused: Packed | None,
     ) -> None:
         connection.barriers += 1
+        now_ms = self.node.turn_ms()
 
         def pack() -> Packed:
             packed: Packed = {}
-            for start, end, codec, level in wanted:
+            for start, end, codec, level, name, config in wanted:
                 try:
                     check_produced(view, start, end)
-                    packed[start] = recompress(bytes(view[start:end]), codec, level)
+                    largest = check_slowly(name, config, view, start, end, now_ms)
+                    packed[start] = recompress(bytes(view[start:end]), codec, level), largest
                 except PeerError as error:
                     packed[start] = error
             return packed
@@ -312,6 +365,64 @@ class ProduceHandler:
             connection.settle()
 
         self.node.slow_workers.submit(pack, done)
+
+
+class _SlowCheck:
+    """Batches of one request whose records are looked at in a thread, then staged on the loop."""
+
+    __slots__ = ("_batches", "_handler", "_now_ms", "_transactional_id", "_wait")
+
+    def __init__(
+        self,
+        handler: ProduceHandler,
+        wait: ProduceWait,
+        batches: list[_SlowBatch],
+        now_ms: int,
+        transactional_id: str | None,
+    ) -> None:
+        self._handler = handler
+        self._wait = wait
+        self._batches = batches
+        self._now_ms = now_ms
+        self._transactional_id = transactional_id
+
+    def check(self) -> list[int | PeerError]:
+        """In the thread: the largest timestamp of each batch, or why it is refused."""
+        found: list[int | PeerError] = []
+        for _, _, log, data, start, end in self._batches:
+            try:
+                found.append(check_slowly(log.name, log.config, data, start, end, self._now_ms))
+            except PeerError as error:
+                found.append(error)
+            except (MemoryError, OSError) as error:
+                why = f"{log.name}: no memory to inflate a batch of {end - start} bytes ({error}); send it again"
+                found.append(PeerError(KAFKA_STORAGE_ERROR, why))
+        return found
+
+    def done(self, result: object, error: BaseException | None) -> None:
+        wait = self._wait
+        connection = wait.connection
+        connection.barriers -= 1
+        if error is not None:
+            raise error
+        checked: list[int | PeerError] = result if isinstance(result, list) else []
+        transactional_id = self._transactional_id
+        now_ms = self._handler.node.turn_ms()
+        for (key, index, log, data, start, end), found in zip(self._batches, checked, strict=True):
+            try:
+                if isinstance(found, PeerError):
+                    raise found
+                if log.deleted:
+                    raise PeerError(UNKNOWN_TOPIC_OR_PARTITION, f"{log.name}: deleted while its records were checked")
+                if transactional_id is not None:
+                    self._handler.verify_again(transactional_id, log, data, start, wait.version)
+                self._handler.place(
+                    wait, key, index, log, data, start, end, now_ms, transactional_id is not None, found
+                )
+            except PeerError as refusal:
+                wait.refuse(key, index, refusal)
+        wait.staged()
+        connection.settle()
 
 
 def _outside(code: int, topic: str, index: int) -> PeerError:
