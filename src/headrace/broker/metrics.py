@@ -161,6 +161,9 @@ FAMILIES: Final = {
     "log_directory_usable_bytes": Family(
         "log_directory_usable_bytes", "gauge", "Free bytes on a log directory's disk.", ("directory",)
     ),
+    "poison_batches": Family(
+        "poison_batches", "gauge", "Stored batches with records that make no sense, found at the last start and kept."
+    ),
     "internal_records_skipped": Family(
         "internal_records_skipped", "counter", "Records of internal topics that could not be read.", ("topic",)
     ),

@@ -260,6 +260,7 @@ class Node:
             found["log_directory_online"] = {(d.path,): int(d.online) for d in self.store.directories}
             found["recovered_bytes"] = self.store.recovered_bytes
             found["cut_bytes"] = self.store.cut_bytes
+            found["poison_batches"] = self.store.poison_batches
             found["partitions"] = len(self.store.logs)
             found["topics"] = len(list(self.topics.all()))
             found["open_files"] = len(self.files)

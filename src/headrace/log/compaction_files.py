@@ -53,16 +53,16 @@ def read_batches(
             if local + HEADER_BYTES > len(window):
                 window, at, local = _read(disk, fd, piece_bytes, position, size, pace), position, 0
                 if len(window) < HEADER_BYTES:
-                    raise _damaged(path, position, "the file ends inside a header")
+                    raise damaged(path, position, "the file ends inside a header")
             header = read_header(window, local)
             if header.magic != MAGIC or not HEADER_BYTES <= header.size <= size - position:
-                raise _damaged(path, position, f"magic {header.magic}, {header.size} bytes")
+                raise damaged(path, position, f"magic {header.magic}, {header.size} bytes")
             if local + header.size > len(window):
                 window = _read(disk, fd, max(piece_bytes, header.size), position, size, pace)
                 at, local = position, 0
             batch = window[local : local + header.size]
             if len(batch) < header.size or crc32c(batch[CRC_END:]) != header.crc:
-                raise _damaged(path, position, "it does not match its CRC")
+                raise damaged(path, position, "it does not match its CRC")
             yield header, batch, position
             position += header.size
     finally:
@@ -75,7 +75,7 @@ def _read(disk: Disk, fd: int, count: int, position: int, size: int, pace: Pace)
     return memoryview(data)
 
 
-def _damaged(path: str, position: int, why: str) -> DamagedError:
+def damaged(path: str, position: int, why: str) -> DamagedError:
     return DamagedError(f"{path}: the batch at byte {position} is damaged: {why}; its log is not compacted")
 
 

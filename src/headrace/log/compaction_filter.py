@@ -31,6 +31,7 @@ from headrace.protocol.batch import (
     BatchHeader,
 )
 from headrace.protocol.compression import compress
+from headrace.protocol.record_check import check_stored
 from headrace.protocol.record_spans import Span, inflate, spans, varint_bytes
 
 _CRC_AT = 17
@@ -81,6 +82,7 @@ class BatchFilter:
             horizon = self._now_ms + self._delete_retention_ms
         elif len(kept) == len(found):
             return batch
+        check_stored(header, data)  # nonsense gets no CRC of ours
         return _rewritten(header, data, kept, horizon)
 
     def _kept(self, header: BatchHeader, found: list[Span]) -> list[Span]:

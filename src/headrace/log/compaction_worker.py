@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.core.errors import HeadraceError, PeerError
 from headrace.core.files import Disk
-from headrace.log.compaction_files import CleanedSegment, DamagedError, Pace, read_batches
+from headrace.log.compaction_files import CleanedSegment, DamagedError, Pace, damaged, read_batches
 from headrace.log.compaction_filter import BatchFilter
 from headrace.log.compaction_map import KeyMap
 from headrace.log.compaction_requests import (
@@ -47,6 +47,7 @@ class CompactionWorker:
         self._request: MapRequest | None = None
         self._pace = Pace(1.0, still_wanted)
         self._filter: BatchFilter | None = None
+        self._place = ("", 0)  # file and position of the batch that is looked at
 
     def answer(self, plain: dict[str, Any]) -> dict[str, Any]:
         answer: Answer
@@ -55,8 +56,10 @@ class CompactionWorker:
             answer = self._map(request) if isinstance(request, MapRequest) else self._group(request)
         except OSError as error:
             answer = Refused(why=f"{error.filename or 'compaction'}: {error.strerror}")
-        except (DamagedError, PeerError) as error:
+        except DamagedError as error:
             answer = Refused(why=str(error), damaged=True)
+        except PeerError as error:
+            answer = Refused(why=str(damaged(*self._place, str(error))), damaged=True)
         except HeadraceError as error:
             answer = Refused(why=str(error))
         return to_plain(answer)
@@ -80,7 +83,8 @@ class CompactionWorker:
         transactions = CleanedTransactions(aborted)
         start_offset = request.start_offset
         for path, size, end_offset in request.segments:
-            for header, batch, _ in read_batches(self._disk, path, size, request.piece_bytes, self._pace):
+            for header, batch, position in read_batches(self._disk, path, size, request.piece_bytes, self._pace):
+                self._place = (path, position)
                 last_offset = header.last_offset
                 if last_offset < start_offset:
                     continue
@@ -113,6 +117,7 @@ class CompactionWorker:
             last = max(at for at, (_, size) in enumerate(request.sources) if size)
             for at, (source, size) in enumerate(request.sources):
                 for header, batch, position in read_batches(self._disk, source, size, begun.piece_bytes, self._pace):
+                    self._place = (source, position)
                     is_last = at == last and position + header.size == size
                     kept = found.filter(header, batch, is_last=is_last)
                     if kept is not None:

@@ -18,6 +18,7 @@ from headrace.log.checkpoints import text_of
 from headrace.log.compaction_swap import SWAP_SUFFIX, complete_swaps
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.producer_state import ProducerState
+from headrace.log.record_faults import RecordFaults
 from headrace.log.segment import NAME_DIGITS, SUFFIXES, Segment, base_offset_of, segment_name
 from headrace.log.snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from headrace.log.snapshots import Snapshots
@@ -42,6 +43,7 @@ class Recovered:
     snapshots: Snapshots
     bytes_read: int = 0
     bytes_cut: int = 0
+    poison_batches: int = 0  # whole, but with records that make no sense
 
 
 @dataclass(slots=True)
@@ -179,7 +181,8 @@ def _recover_segment(
     offset = max(segment.base_offset, recovery_point) if position else segment.base_offset
     _forget_from(segment, position, offset, recovery_point)
     result.bytes_read += on_disk - position
-    for header, at in scan(segment, files, position, on_disk, verify=True):
+    faults = RecordFaults(segment.log_path)
+    for header, at in scan(segment, files, position, on_disk, verify=True, faults=faults):
         if at != position or not (header.base_offset == offset or _is_gap(segment, header, at, offset, following)):
             break  # the base offset lies outside the CRC, and this one is damaged
         segment.appended(header.size, header.last_offset, header.max_timestamp, index_interval_bytes)
@@ -189,6 +192,7 @@ def _recover_segment(
             _record(state, header, segment, at)
         position += header.size
         offset = header.last_offset + 1
+    result.poison_batches += faults.end()
     segment.reserved = position
     whole = position == on_disk
     if not whole:
@@ -294,9 +298,12 @@ def segment_headers(segment: Segment, position: int) -> Iterator[tuple[BatchHead
 
 
 def scan(
-    segment: Segment, files: OpenFiles, position: int, end: int, *, verify: bool
+    segment: Segment, files: OpenFiles, position: int, end: int, *, verify: bool, faults: RecordFaults | None = None
 ) -> Iterator[tuple[BatchHeader, int]]:
-    """Whole batches from `position` to `end`, up to the first that is torn or, if asked, fails its CRC."""
+    """Whole batches from `position` to `end`, up to the first that is torn or, if asked, fails its CRC.
+
+    `faults` looks at the records of each, too.
+    """
     fd = segment.file().fd
     read = files.disk.read
     window = memoryview(b"")
@@ -318,6 +325,8 @@ def scan(
                     return
             if crc32c(window[local + CRC_END : local + size]) != header.crc:
                 return
+            if faults is not None:
+                faults.look(window[local : local + size], header, position)
         yield header, position
         position += size
 

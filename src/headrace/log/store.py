@@ -40,6 +40,7 @@ class LogStore:
         self.on_offline: Callable[[LogDirectory], None] = lambda directory: None
         self.recovered_bytes = 0  # read again at this start, since the last stop was not clean
         self.cut_bytes = 0  # of it, torn and taken away
+        self.poison_batches = 0  # of it, stored with records that make no sense, and kept
         writer.on_failure = self.failed
 
     # ── opening and closing ──────────────────────────────────────────────────────────────────────────────────────
@@ -89,6 +90,7 @@ class LogStore:
             )
             self.recovered_bytes += found.bytes_read
             self.cut_bytes += found.bytes_cut
+            self.poison_batches += found.poison_batches
             log = self._log(topic, index, directory, path, DEFAULT_CONFIG, found, point)
             log.touched = not directory.was_clean
             self.logs[key] = log

@@ -102,18 +102,17 @@ read_long(const uint8_t **position, const uint8_t *end, int64_t *number)
     return WHOLE;
 }
 
-/* A length and what it counts; any negative length is that of null, as in Kafka. */
+/* A length and what it counts; -1 is that of null. */
 static inline enum kind
 skip_bytes(const uint8_t **position, const uint8_t *end, int64_t *size, enum kind beyond)
 {
     enum kind kind = read_int(position, end, size);
     if (kind != WHOLE)
         return kind;
-    if (*size > 0) {
-        if (*size > end - *position)
-            return beyond;
+    if (*size < -1 || *size > end - *position)
+        return beyond;
+    if (*size > 0)
         *position += *size;
-    }
     return WHOLE;
 }
 

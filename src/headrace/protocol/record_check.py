@@ -12,6 +12,7 @@ from typing import Final
 from headrace.core.errors import PeerError
 from headrace.protocol.batch import CODEC_MASK, HEADER_BYTES, BatchHeader
 from headrace.protocol.compression import INFLATED_BYTES_MAX, LZ4, check_lz4, decompress_into
+from headrace.protocol.error_codes import CORRUPT_MESSAGE
 from headrace.protocol.record_walk import (
     CUT,
     END,
@@ -106,6 +107,13 @@ def fault_of_stored(batch: memoryview, header: BatchHeader) -> str | None:
     return None if isinstance(walked, int) else describe(walked, header.record_count)
 
 
+def check_stored(header: BatchHeader, data: bytes) -> None:
+    """The same for records that were inflated already, as a PeerError."""
+    walked = walk(data, 0, len(data), header.record_count, header.base_timestamp, INT64_MIN, INT64_MAX, GAPS)
+    if not isinstance(walked, int):
+        raise PeerError(CORRUPT_MESSAGE, describe(walked, header.record_count))
+
+
 def describe(fault: Fault, count: int) -> str:
     """What is wrong, for whoever wrote the producer."""
     kind, record, at, number, _ = fault
@@ -119,12 +127,12 @@ def describe(fault: Fault, count: int) -> str:
 _WHAT: Final = {
     CUT: "the bytes end inside a number",
     NUMBER: "a number has too many bits",
-    LENGTH: "a length of {number} bytes, which is not above 0 or beyond the end of the batch",
+    LENGTH: "a length of {number} bytes, which is below 1 or beyond the end of the batch",
     OFFSET: "an offset delta of {number} where {record} is expected",
-    KEY: "a key of {number} bytes reaches beyond the record",
-    VALUE: "a value of {number} bytes reaches beyond the record",
+    KEY: "a key of {number} bytes, which is below -1 (null) or beyond the record",
+    VALUE: "a value of {number} bytes, which is below -1 (null) or beyond the record",
     HEADER_COUNT: "{number} headers, which is negative or more than the record has room for",
-    HEADER_KEY: "a header's key of {number} bytes, which is negative or reaches beyond the record",
-    HEADER_VALUE: "a header's value of {number} bytes reaches beyond the record",
+    HEADER_KEY: "a header's key of {number} bytes, which is negative or beyond the record",
+    HEADER_VALUE: "a header's value of {number} bytes, which is below -1 (null) or beyond the record",
     END: "the record goes on for {number} bytes behind its last field",
 }

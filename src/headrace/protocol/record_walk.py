@@ -6,10 +6,11 @@ nothing is refused here; what a fault means is said in `protocol/record_check`.
 
     length varint · attributes i8 · timestamp delta varlong · offset delta varint · key · value · headers
 
-The rules are those of Apache Kafka's LogValidator and DefaultRecord, and two more, since readers differ in what they
-make of such bytes: a record's offset delta is its place in the batch (Kafka checks that in compressed batches only),
-and a number fits the 32 or 64 bits that it is read into (Kafka drops the bits that do not). Any negative length of a
-key, a value or a header's value is that of null.
+The rules are those of Apache Kafka's LogValidator and DefaultRecord, and four more, since readers differ in what they
+make of such bytes, and some stop at them forever: a record is as long as it says (Kafka ignores that in compressed
+batches), its offset delta is its place in the batch (Kafka fails over others in compressed batches, and takes them
+elsewhere), the only negative length is -1, which is null (Kafka takes any), and a number fits the 32 or 64 bits that it
+is read into (Kafka drops the bits that do not).
 """
 
 import mmap
@@ -22,7 +23,7 @@ CUT: Final = 1  # the bytes, or a record, end inside a number
 NUMBER: Final = 2  # a number of more than 32 or 64 bits
 LENGTH: Final = 3  # of a record: not above 0, or beyond the end
 OFFSET: Final = 4  # a delta that is not the record's place
-KEY: Final = 5  # reaches beyond its record, as the next
+KEY: Final = 5  # a length below -1, or beyond the record; as the next
 VALUE: Final = 6
 HEADER_COUNT: Final = 7  # negative, or more than there are bytes left
 HEADER_KEY: Final = 8  # without a key, or one that reaches beyond its record
@@ -155,11 +156,9 @@ def _skip(data: bytes, at: int, end: int, beyond: int) -> tuple[int, int]:
         size, position = (byte >> 1) ^ -(byte & 1), at + 1
     else:
         size, position = _number(data, at, end, 28)
-    if size <= 0:
-        return size, position
-    if size > end - position:
+    if not -1 <= size <= end - position:
         raise _Fault(beyond, at, size)
-    return size, position + size
+    return size, position + size if size > 0 else position
 
 
 def _number(data: bytes, start: int, end: int, shift_max: int) -> tuple[int, int]:

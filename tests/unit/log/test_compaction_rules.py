@@ -1,11 +1,13 @@
 """Compaction keeps of each key the last record, at its offset, and never anything of an aborted transaction."""
 
 import os
+import struct
 from pathlib import Path
 
 import pytest
 from compaction_harness import EAGER, Cleaner, batches, committed, end_transaction, keyed, put, seal, table
-from harness import NOW_MS, Bench, Fault, run_bytes
+from crc32c import crc32c
+from harness import NOW_MS, Answer, Bench, Fault, run_bytes
 
 from headrace.core.errors import RecordsError
 from headrace.log.compaction import CompactionSettings
@@ -486,6 +488,23 @@ def test_a_damaged_batch_is_not_made_to_look_whole(bench, caplog):
     bench.clock.advance(DAY_MS)
     assert cleaner.tick() == 0
     assert not cleaner.requests
+    assert path.read_bytes() == data
+
+
+def test_records_that_make_no_sense_get_no_crc_of_ours(bench, caplog):
+    """As an older version stored them: the header's count of the last record is wrong, the CRC is right."""
+    log = bench.create(**EAGER)
+    poison = keyed([(b"a", b"1"), (b"b", b"2")])
+    poison[-1] = 1  # zigzag of -1 headers
+    struct.pack_into(">I", poison, 17, crc32c(poison[21:]))
+    log.stage_own(poison, bench.clock.now_ms(), Answer())
+    bench.writer.end_of_turn()
+    put(bench, log, keyed([(b"a", b"3")]))
+    seal(bench, log)
+    path = Path(log.segments[0].log_path)
+    data = path.read_bytes()
+    assert Cleaner(bench).tick() == 0
+    assert f"{path}: the batch at byte 0 is damaged: record 1 of 2" in caplog.text
     assert path.read_bytes() == data
 
 

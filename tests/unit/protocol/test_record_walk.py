@@ -137,6 +137,9 @@ FAULTS = {
     "a key beyond the record": (PLAIN[:4] + bytes([10]) + PLAIN[5:], 1, (KEY, 0, 4, 5)),
     "a value beyond the record": (PLAIN[:6] + bytes([4]) + PLAIN[7:] + bytes(9), 1, (CUT, 0, 9, 0)),
     "a value far beyond the record": (PLAIN[:6] + bytes([6]) + PLAIN[7:] + bytes(9), 1, (VALUE, 0, 6, 3)),
+    "a key of -2 bytes": (PLAIN[:4] + bytes([3]) + PLAIN[5:], 1, (KEY, 0, 4, -2)),
+    "a value of -3 bytes": (PLAIN[:6] + bytes([5]) + PLAIN[7:], 1, (VALUE, 0, 6, -3)),
+    "a header's value of -2 bytes": (bytes([20]) + PLAIN[1:8] + b"\2\0\3", 1, (HEADER_VALUE, 0, 10, -2)),
     "-1 headers": (PLAIN[:8] + b"\1", 1, (HEADER_COUNT, 0, 8, -1)),
     "more headers than bytes": (PLAIN[:8] + b"\2", 1, (HEADER_COUNT, 0, 8, 1)),
     "a header without a key": (bytes([20]) + PLAIN[1:8] + b"\2\1\0", 1, (HEADER_KEY, 0, 9, -1)),
@@ -152,8 +155,8 @@ def test_every_kind_of_fault_is_found_where_it_is(walk, case):
     assert walk(data, 0, len(data), count, NOW, *ANY, 0) == (*expected, ())
 
 
-def test_lengths_below_minus_one_are_those_of_null_as_in_kafka(walk):
-    record = bytes([16, 0, 0, 0, 3, 5, 2, 0, 9])  # key -2, value -3, a header with an empty key and the value -5
+def test_a_length_of_minus_one_is_that_of_null(walk):
+    record = bytes([16, 0, 0, 0, 1, 1, 2, 0, 1])  # no key, no value, a header with an empty key and no value
     assert walk(record, 0, len(record), 1, NOW, *ANY, 0) == NOW
     assert walk(record, 0, len(record), 1, NOW, *ANY, KEYED)[4] == ((0, None),)
 
