@@ -28,6 +28,7 @@ GROUPS = (
 )
 NAMES = tuple(name for group in GROUPS for name in group)
 CALL_S_MAX = 1200.0
+FRESH_FREE_BYTES_MIN = 30_000_000_000
 
 
 def run(
@@ -40,7 +41,9 @@ def run(
     rounds: int,
     seconds: float,
     records: int,
+    fresh: bool = False,
 ) -> None:
+    """`fresh`: what was written stays, so that the next workload gets pages that nobody has used."""
     for number in range(rounds):
         for group in GROUPS:
             names = [name for name in group if name in wanted]
@@ -61,8 +64,9 @@ def run(
             for result in found:
                 figures = {name: value for name, value in result.items() if isinstance(value, int | float)}
                 book.add(str(result["workload"]), str(result["broker"]), **figures)
-            for broker in brokers:
-                remove_topics(broker.port, broker.data)
+            if not fresh or workspace.free_bytes() < FRESH_FREE_BYTES_MIN:
+                for broker in brokers:
+                    remove_topics(broker.port, broker.data)
             rest()
 
 

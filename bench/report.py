@@ -25,6 +25,7 @@ class How:
     seconds: float
     records: int
     warm_s: float
+    fresh: bool  # no page was used before
     load_before: float  # one-minute load average before anything was started
     took_s: float
 
@@ -65,7 +66,7 @@ def _run(how: How) -> str:
         f"{3 * how.rounds}, many partitions {2 * how.rounds}), one more thrown away, turn and turn about; "
         f"raw workloads {how.seconds:g} s each, "
         f"{how.records:,} records for a client's producer; 100-byte records, 6 partitions; Kafka warmed for "
-        f"{how.warm_s:g} s; free memory touched once before; data removed between workloads. "
+        f"{how.warm_s:g} s; {_pages(how)}. "
         "Headrace runs as `headrace up` with default settings but num.partitions and, as Kafka here, no "
         "delay before a group's first rebalance. Clients run on the same "
         "cores as the brokers. Figures are medians; a ratio is "
@@ -74,6 +75,12 @@ def _run(how: How) -> str:
         "and the median of the rounds' ratios. "
         "Starting Kafka does not count the formatting of its directory."
     )
+
+
+def _pages(how: How) -> str:
+    if how.fresh:
+        return "no memory touched before, and what was written stays: every produced page is new to the kernel"
+    return "free memory touched once before; data removed between workloads"
 
 
 def _table(rows: list[Row]) -> str:

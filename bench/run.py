@@ -72,6 +72,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--records", type=int, help="records of a client's producer  [3,000,000]")
     parser.add_argument("--warm", type=float, help="seconds of load that warm Kafka's JVM  [60]")
     parser.add_argument("--only", default="", help=f"names or their beginnings, with commas: {', '.join(NAMES)}")
+    parser.add_argument("--fresh", action="store_true", help="every produced page new to the kernel; raw and Java rows")
     parser.add_argument("--quick", action="store_true", help="whether all of it works, in minutes; no figures")
     parser.add_argument("--out", type=Path, default=HERE / "RESULTS.md", help="where the results go")
     chosen = parser.parse_args()
@@ -95,7 +96,8 @@ def main() -> int:
     workspace = Workspace(HERE / ".work")
     with workspace.held():
         book = Book(workspace.path / "measurements.jsonl")
-        print(f"touched {touch_memory():.0f} GB of memory", flush=True)
+        if not chosen.fresh:
+            print(f"touched {touch_memory():.0f} GB of memory", flush=True)
         _run_stages(tools, book, workspace, chosen)
     how = report.How(
         command=" ".join(["bench/run.py", *(word for word in sys.argv[1:] if "/" not in word)]),
@@ -103,6 +105,7 @@ def main() -> int:
         seconds=chosen.seconds,
         records=chosen.records,
         warm_s=chosen.warm,
+        fresh=chosen.fresh,
         load_before=load_before,
         took_s=time.monotonic() - began,
     )
@@ -168,6 +171,7 @@ def _compare(tools: shared_tools.SharedTools, book: Book, workspace: Workspace, 
             rounds=chosen.rounds,
             seconds=chosen.seconds,
             records=chosen.records,
+            fresh=chosen.fresh,
         )
         clients.run(tools, book, workspace, both, chosen.wanted, rounds=chosen.rounds, records=chosen.records)
         coordinated.run(

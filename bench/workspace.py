@@ -54,8 +54,11 @@ class Workspace:
     def remove(self, name: str) -> None:
         shutil.rmtree(self.path / name, ignore_errors=True)
 
+    def free_bytes(self) -> int:
+        return shutil.disk_usage(self.path).free
+
     def check_space(self) -> None:
-        free = shutil.disk_usage(self.path).free
+        free = self.free_bytes()
         if free < FREE_BYTES_MIN:
             raise SystemExit(
                 f"bench: {free / 1e9:.1f} GB are free on the disk of bench/.work, at least "
