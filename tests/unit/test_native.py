@@ -17,7 +17,10 @@ INSTALLED = Path(sysconfig.get_paths()["purelib"]) / "headrace"
 @pytest.mark.skipif(not INSTALLED.is_dir(), reason="an editable install is interpreted")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")
 def test_an_installed_broker_runs_compiled_modules(tmp_path):
-    code = "import headrace.broker.router; print(headrace.broker.router.__file__)"
+    code = (
+        "import headrace.broker.router as router, headrace.protocol.record_walk as record_walk\n"
+        "print(router.__file__ if record_walk.IS_NATIVE else 'the walk over records is interpreted')"
+    )
     found = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert found.stdout.strip().endswith(sysconfig.get_config_var("EXT_SUFFIX"))
 

@@ -1,4 +1,4 @@
-"""Where the records of a batch lie, for those who need their keys and offsets only: compaction, and its admission.
+"""Where the records of a batch lie, for compaction, which needs their keys and offsets only.
 
 Values and headers are never looked at, so this costs a fraction of what `protocol/records` does. Nothing is trusted:
 malformed bytes raise `PeerError` (CORRUPT_MESSAGE) only.

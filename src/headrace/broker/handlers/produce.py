@@ -361,6 +361,12 @@ class ProduceHandler:
             if error is not None:
                 raise error
             packed: Packed = result if isinstance(result, dict) else {}
+            if request[0] is not None:
+                for _, _, start, log in self._transactional(request, view):
+                    try:
+                        self.verify_again(request[0], log, view, start, wait.version)
+                    except PeerError as outside:
+                        packed[start] = outside
             self._stage(request, view, wait, {**packed, **(refused or {})})
             connection.settle()
 
