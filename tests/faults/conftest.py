@@ -32,15 +32,22 @@ _OWN_SEED = int.from_bytes(os.urandom(4), "big")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=None, metavar="N", help="replay a fault test's choices")
+    parser.addoption("--frames", type=int, default=None, metavar="N", help="how many frames are fuzzed (make fuzz)")
     parser.addoption("--rounds", type=int, default=None, metavar="N", help="how often a broker is killed")
 
 
 @pytest.fixture
-def rng(request: pytest.FixtureRequest) -> random.Random:
-    """The one source of chance. pytest shows what is printed here only if the test fails."""
+def seed(request: pytest.FixtureRequest) -> int:
+    """Where all chance comes from. pytest shows what is printed here only if the test fails."""
     given = request.config.getoption("--seed", None)
-    seed = _OWN_SEED if given is None else given
-    print(f"replay its choices with --seed {seed}")
+    chosen = _OWN_SEED if given is None else given
+    print(f"replay its choices with --seed {chosen}")
+    return chosen
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest, seed: int) -> random.Random:
+    """The one source of chance."""
     return random.Random(f"{seed} {request.node.name}")
 
 

@@ -1,8 +1,9 @@
 """What the broker knows beyond its logs: topics, cluster id, dynamic settings, producer ids handed out.
 
 All of it is one journal, `headrace-topics.journal`, with a copy in each log directory. A change is on
-disk before it is in memory, and in memory before anyone is answered. Nothing here creates or deletes a
-log.
+disk before it is in memory, and in memory before anyone is answered. A journal of which a part is lost is
+in doubt: it is not written before `heal` was told what the partition directories hold. Nothing here creates
+or deletes a log.
 """
 
 import base64
@@ -11,11 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from headrace.broker.journal import Entry, Journal
+from headrace.broker.journal import NOTHING_READ, Journal
+from headrace.broker.journal_format import Entry
 from headrace.core.errors import OperatorError
 from headrace.core.files import Disk
 
 JOURNAL_NAME = "headrace-topics.journal"
+PRODUCER_IDS_SKIPPED = 1 << 32  # where it is not known which were handed out: more than any broker hands out
 DEAD_LINES_MAX = 1000  # while running; at start, dead lines are dropped as soon as they outnumber the live ones
 
 CLUSTER_WIDE = "cluster"  # the two layers of dynamic broker settings
@@ -45,6 +48,7 @@ class Catalog:
         self.topics: dict[str, TopicEntry] = {}
         self.broker_settings: dict[str, dict[str, str]] = {CLUSTER_WIDE: {}, THIS_BROKER: {}}
         self.producer_ids_end = 0  # the first producer id that no block holds yet
+        self.healed_at = NOTHING_READ - 1  # the change up to which some may have been lost
         self._journal = Journal(directories, JOURNAL_NAME, disk, self._live)
 
     @classmethod
@@ -53,6 +57,9 @@ class Catalog:
         catalog = cls(directories, disk)
         for entry in catalog._journal.load():
             catalog._apply(entry)
+        if catalog.doubt:
+            catalog.cluster_id = catalog.cluster_id or cluster_id or new_cluster_id()
+            return catalog
         if not catalog.cluster_id:
             catalog._record([{"op": "cluster", "id": cluster_id or new_cluster_id()}])
         if catalog._journal.line_count > 2 * len(catalog._live()):
@@ -80,7 +87,31 @@ class Catalog:
     @property
     def directories_behind(self) -> set[str]:
         """Directories that missed changes before this start: they were away, or are new."""
-        return self._journal.behind
+        return set(self._journal.behind)
+
+    @property
+    def doubt(self) -> str:
+        """Which file lost what, if no copy has all that was ever written; empty if one has."""
+        return self._journal.doubt
+
+    def doubts(self, directory: str) -> bool:
+        """Whether topics may be unknown here only because a journal was damaged: now, or while the directory was
+        away."""
+        journal = self._journal
+        return bool(
+            journal.doubt or directory in journal.doubtful or journal.behind.get(directory, 1 << 63) <= self.healed_at
+        )
+
+    def heal(self, topics: Iterable[TopicEntry], gone: Iterable[str] = ()) -> None:
+        """Topics as their directories show them, in all copies with one change; the end of a doubt."""
+        healed: list[Entry] = [topic.entry() for topic in topics]
+        healed += [{"op": "delete", "name": name} for name in gone]
+        healed.append({"op": "producer_ids", "end": self.producer_ids_end + PRODUCER_IDS_SKIPPED})
+        if self.doubt:
+            healed.append({"op": "healed", "at": self._journal.sequence})
+        for entry in healed:
+            self._apply(entry)
+        self._journal.restart()
 
     def close(self) -> None:
         self._journal.close()
@@ -113,6 +144,8 @@ class Catalog:
                 self.producer_ids_end = entry["end"]
             case "cluster":
                 self.cluster_id = entry["id"]
+            case "healed":
+                self.healed_at = entry["at"]
             case operation:
                 remedy = "a newer Headrace wrote it: run that one"
                 raise OperatorError(f"{JOURNAL_NAME}: operation {operation!r} is not known; {remedy}")
@@ -125,6 +158,8 @@ class Catalog:
                 entries.append({"op": "broker", "layer": layer, "config": settings})
         if self.producer_ids_end:
             entries.append({"op": "producer_ids", "end": self.producer_ids_end})
+        if self.healed_at >= 0:
+            entries.append({"op": "healed", "at": self.healed_at})
         return entries
 
 

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from headrace.broker.topic_config import internal_overrides
 from headrace.coordinator.journal import ABORT, COMMIT, Done, JournalRecord, Pair
 from headrace.core.clock import Clock
 from headrace.core.errors import PeerError, StorageError
@@ -67,11 +68,7 @@ class TopicJournal:
         self.skipped_records = 0
         self.lost_partitions: dict[int, str] = {}  # and why
         self._gathered_count = partition_count  # of partitions, when the first of it was appended
-        self._overrides = {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(segment_bytes),
-        }
+        self._overrides = internal_overrides(segment_bytes)
 
     @property
     def partition_count(self) -> int:

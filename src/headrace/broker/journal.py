@@ -1,27 +1,27 @@
 """A file of JSON lines with a copy in each log directory: appended, fsynced, and never half read.
 
-Every line has a sequence number that never goes back. The copy with the highest one is the truth,
-whichever directory was away in between; the others are written anew from it. A last line that a crash
-tore is cut; a bad line with good ones behind it means a damaged file, which is never taken for a whole
-one. What the lines say is not known here.
+Every line has a sequence number that never goes back. The copy with the highest one is the truth, whichever directory
+was away in between; the others are written again from it. A last line that a crash tore is cut. A copy that was cut or
+damaged is told from a whole one by the end that it notes (`journal_format`): if no copy has everything that was ever
+noted, the journal is in doubt, and nothing is written before its owner has called `restart`. What the lines say is not
+known here.
 """
 
-import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
+from headrace.broker.journal_format import NOTE_BYTES, Content, Entry, line, note, parse, whole_file
 from headrace.core.errors import OperatorError, StorageError
 from headrace.core.files import Disk
 
-Entry = Mapping[str, Any]
-
 _log = logging.getLogger(__name__)
+
+NOTHING_READ = -1
 
 
 class JournalCopy:
-    """One file. `size` is None where the file is not what it should be and must be written anew."""
+    """One file. `size` is None where the file is not what it should be and must be written again."""
 
     __slots__ = ("fd", "path", "size")
 
@@ -33,65 +33,88 @@ class JournalCopy:
 
 class Journal:
     def __init__(self, directories: Sequence[str], name: str, disk: Disk, live: Callable[[], list[Entry]]) -> None:
-        """`live` gives the entries that a file needs to hold now, for when one is written anew."""
+        """`live` gives the entries that a file needs to hold now, for when one is written again."""
         self._disk = disk
         self._live = live
         self._copies = [JournalCopy(os.path.join(directory, name)) for directory in directories]
-        self._sequence = 0
+        self.sequence = 0
         self.line_count = 0
-        self.behind: set[str] = set()  # directories whose copy was not the newest one at start
+        self.behind: dict[str, int] = {}  # directories whose copy was not the newest at start: its last change
+        self.doubtful: set[str] = set()  # directories whose copy does not tell how much was in it
+        self.doubt = ""  # which files lost what, if that is not in any other copy
 
     def load(self) -> list[Entry]:
-        """The entries of the newest whole copy, in order; none if there is no copy at all."""
-        best: list[Entry] = []
-        damaged: list[str] = []
-        lengths: dict[str, tuple[int, int]] = {}
+        """The entries of the newest copy, in order; none if there is no copy at all."""
+        found: dict[str, Content] = {}
+        unreadable: list[str] = []
         for copy in self._copies:
             try:
                 data = self._disk.read_file(copy.path)
             except OSError as error:
-                _log.warning("%s cannot be read: %s", copy.path, error)
+                unreadable.append(f"{copy.path} cannot be read: {error.strerror or error}")
                 continue
-            if data is None:
-                continue
-            try:
-                entries, size = _parse(data, copy.path)
-            except ValueError as error:
-                damaged.append(str(error))
-                continue
-            last = entries[-1]["seq"] if entries else 0
-            lengths[copy.path] = (last, size if size == len(data) else -1)
-            if last > self._sequence:
-                best, self._sequence = entries, last
-        if damaged and not best:
-            raise OperatorError(f"{damaged[0]}; restore the file from a backup or from another log directory")
-        for problem in damaged:
-            _log.warning("%s; it is written anew from another directory", problem)
+            if data is not None:
+                found[copy.path] = parse(data)
+        best_path, best = self._newest(found)
+        self.sequence = max([best.last, *(content.noted for content in found.values())])
+        self._judge(found, unreadable, best_path, best)
         for copy in self._copies:
-            last, size = lengths.get(copy.path, (-1, -1))
-            copy.size = size if last == self._sequence and size > 0 else None
-            if last < self._sequence:
-                self.behind.add(os.path.dirname(copy.path))
-        self.line_count = len(best)
-        return best
+            content = found.get(copy.path)
+            last = NOTHING_READ if content is None else max(content.last, content.noted)
+            if content is not None and content.is_exact and content.last == self.sequence and not self.doubt:
+                copy.size = content.size
+            if last < self.sequence:
+                self.behind[os.path.dirname(copy.path)] = last
+        self.line_count = len(best.entries)
+        return best.entries
+
+    def _newest(self, found: dict[str, Content]) -> tuple[str, Content]:
+        best_path, best = "", Content()
+        for path, content in found.items():
+            if not content.bad_line and content.last > best.last:
+                best_path, best = path, content
+        for path, content in found.items():
+            if content.bad_line and not best.entries:
+                what = f"{path}:{content.bad_line}: this line is damaged, and others follow it"
+                raise OperatorError(f"{what}; restore the file from a backup or from another log directory")
+        return best_path, best
+
+    def _judge(self, found: dict[str, Content], unreadable: list[str], best_path: str, best: Content) -> None:
+        """Says what is wrong with the copies, and whether all that was noted is in the newest."""
+        problems = [f"{path} {content.problem}" for path, content in found.items() if content.problem] + unreadable
+        known = {os.path.dirname(path) for path, content in found.items() if content.end_is_known}
+        held = {os.path.dirname(path) for path in found}
+        self.doubtful = held - known
+        lost = _loss(best.last + 1, self.sequence)
+        if lost or (problems and not known):
+            self.doubt = "; ".join([*problems, lost or "changes may be lost"])
+            return
+        for problem in problems:
+            _log.warning("%s; it is written again from %s, which has all %d changes", problem, best_path, best.last)
 
     def append(self, entries: Iterable[Entry]) -> None:
         """On disk in at least one directory when this returns; `StorageError` otherwise."""
         lines = []
         for entry in entries:
-            self._sequence += 1
-            lines.append(_line(self._sequence, entry))
+            self.sequence += 1
+            lines.append(line(self.sequence, entry))
         data = b"".join(lines)
         self.line_count += len(lines)
         self._write_copies(data)
 
     def repair(self) -> None:
-        """Writes the copies anew that are missing, old or damaged."""
+        """Writes the copies again that are missing, old or damaged."""
         if any(copy.size is None for copy in self._copies):
             self._write_copies(b"")
 
+    def restart(self) -> None:
+        """What is live now is the truth, and newer than any copy; the end of a doubt."""
+        self.sequence += 1
+        self.doubt = ""
+        self.compact()
+
     def compact(self) -> None:
-        """All copies anew, with what is live and nothing else."""
+        """All copies again, with what is live and nothing else."""
         for copy in self._copies:
             copy.size = None
         self._write_copies(b"")
@@ -105,7 +128,7 @@ class Journal:
                 elif data:
                     self._extend(copy, data, copy.size)
             except OSError as error:
-                # What the file holds now is not known: the next change writes it anew.
+                # What the file holds now is not known: the next change writes it again.
                 copy.size = None
                 self._close(copy)
                 errors.append(f"{copy.path}: {error}")
@@ -120,17 +143,18 @@ class Journal:
         self._disk.write(copy.fd, [data], size)
         self._disk.sync(copy.fd)
         copy.size = size + len(data)
+        # Only now: a note on disk must never be ahead of the lines. It need not be synced, it may be behind them.
+        self._disk.write(copy.fd, [note(copy.size, self.sequence)], 0)
 
     def _rewrite(self, copy: JournalCopy, data: bytes) -> None:
         live = self._live()
-        # A file that is written at once has one number throughout: that of the last change it knows of.
-        known = self._sequence - data.count(b"\n")
-        whole = b"".join(_line(known, entry) for entry in live) + data
+        more_count = data.count(b"\n")
+        whole = whole_file(self.sequence - more_count, live, data, self.sequence)
         self._close(copy)
         self._disk.replace_file(copy.path, whole)
         self._disk.sync_directory(os.path.dirname(copy.path) or ".")
         copy.size = len(whole)
-        self.line_count = len(live) + data.count(b"\n")
+        self.line_count = len(live) + more_count
 
     def _close(self, copy: JournalCopy) -> None:
         if copy.fd >= 0:
@@ -142,25 +166,10 @@ class Journal:
             self._close(copy)
 
 
-def _line(sequence: int, entry: Entry) -> bytes:
-    return json.dumps({"seq": sequence, **entry}, separators=(",", ":")).encode() + b"\n"
+def _loss(first: int, last: int) -> str:
+    if first > last:
+        return ""
+    return f"change {last} is lost" if first == last else f"changes {first} to {last} are lost"
 
 
-def _parse(data: bytes, path: str) -> tuple[list[Entry], int]:
-    """The whole lines, and the bytes that they take. ValueError if a bad line is not the last one."""
-    lines = data.split(b"\n")
-    tail = lines.pop()  # empty, unless the last line was torn
-    entries: list[Entry] = []
-    size = 0
-    for number, line in enumerate(lines, 1):
-        try:
-            entry = json.loads(line)
-            if not isinstance(entry["seq"], int) or (entries and entry["seq"] < entries[-1]["seq"]):
-                raise ValueError
-        except (ValueError, KeyError, TypeError):
-            if number == len(lines) and not tail:
-                break
-            raise ValueError(f"{path}:{number}: this line is damaged, and others follow it") from None
-        entries.append(entry)
-        size += len(line) + 1
-    return entries, size
+__all__ = ["NOTE_BYTES", "NOTHING_READ", "Entry", "Journal"]

@@ -1,33 +1,38 @@
 """Logs that the catalog does not know, found at start.
 
-Without any topic in the catalog they are adopted: the data directory is Kafka's own, or the journal was
-lost. With topics in it, a stray log is of a topic that was deleted while its directory was away; it is
-set aside under a name that ends in `-stray`, as Kafka does it, and never deleted: only a person can tell
-that it is not needed.
+Without any topic in the catalog, or where its journal is damaged, they are adopted: the directories are the best
+witness that is left (`healing`). With a whole journal, a stray log is of a topic that was deleted while its directory
+was away; it is set aside under a name that ends in `-stray`, as Kafka does it, and never deleted: only a person can
+tell that it is not needed.
 """
 
 import logging
 import os
 import uuid
-from collections.abc import Iterable
 
 from headrace.broker.catalog import Catalog, TopicEntry
+from headrace.broker.healing import KEPT_FOREVER, FoundLog, heal
 from headrace.broker.topic_names import is_legal
+from headrace.core.settings import BrokerSettings
 from headrace.log import checkpoints
 from headrace.log.partition_log import PartitionLog
 from headrace.log.store import LogStore
 
 STRAY_SUFFIX = "-stray"
+NAMES_SHOWN_MAX = 20  # of topics, in one line of the log
 
 _log = logging.getLogger(__name__)
 
 
-def sort_out(catalog: Catalog, store: LogStore) -> list[TopicEntry]:
-    """Sets strays aside, and returns the topics to adopt."""
-    if not catalog.topics:
-        return _adopt(store)
+def sort_out(catalog: Catalog, store: LogStore, settings: BrokerSettings) -> None:
+    """Sets strays aside; adopts what may be unknown only because a journal was lost or damaged."""
+    is_new = not catalog.topics
     behind = catalog.directories_behind
+    in_doubt: list[PartitionLog] = []
     for log in list(store.logs.values()):
+        if is_new or catalog.doubts(log.directory.path):
+            in_doubt.append(log)
+            continue
         known = catalog.topics.get(log.topic)
         # A topic of the same name may have been made again meanwhile. Only a directory that missed changes
         # can hold the old one's logs: reading every log's id at every start would cost much for nothing.
@@ -37,33 +42,54 @@ def sort_out(catalog: Catalog, store: LogStore) -> list[TopicEntry]:
             or (log.directory.path in behind and topic_id_of(log, store) not in (None, known.id))
         ):
             _set_aside(log, store)
-    return []
+    if in_doubt or catalog.doubt:
+        _adopt(in_doubt, catalog, store, settings)
+
+
+def _adopt(logs: list[PartitionLog], catalog: Catalog, store: LogStore, settings: BrokerSettings) -> None:
+    found = [FoundLog(log.topic, log.index, topic_id_of(log, store)) for log in logs if is_legal(log.topic)]
+    healed = heal(catalog.topics, found, settings)
+    gone: list[str] = []
+    if catalog.doubt and store.is_complete:
+        held = {topic for topic, _ in store.logs}
+        gone = [name for name in catalog.topics if name not in held]
+    if not healed and not gone and not catalog.doubt:
+        return
+    for entry in healed:
+        _log.warning("%s", _adoption(entry, catalog.topics.get(entry.name)))
+    if catalog.doubt:
+        _log.warning(
+            "%s; restored from the partition directories: %d topics adopted (%s), %d without a directory taken out"
+            " (%s); check the settings of topics and of the broker that were changed since, the file is written again",
+            catalog.doubt,
+            len(healed),
+            _listed([entry.name for entry in healed]),
+            len(gone),
+            _listed(gone),
+        )
+    catalog.heal(healed, gone)
+
+
+def _adoption(entry: TopicEntry, old: TopicEntry | None) -> str:
+    if old is not None and old.id == entry.id:
+        return (
+            f"topic {entry.name}: has {entry.partition_count} partitions by its directories, not {old.partition_count}"
+        )
+    adopted = f"topic {entry.name}: its {entry.partition_count} partitions are adopted from their directories"
+    if entry.overrides.items() >= KEPT_FOREVER.items():
+        return f"{adopted}; its own settings are lost, and nothing of it expires until its retention is set again"
+    return adopted
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(sorted(names)[:NAMES_SHOWN_MAX])
+    return f"{shown}, …" if len(names) > NAMES_SHOWN_MAX else shown or "none"
 
 
 def topic_id_of(log: PartitionLog, store: LogStore) -> uuid.UUID | None:
     path = os.path.join(log.path, checkpoints.PARTITION_METADATA_FILE)
     data = store.files.disk.read_file(path)
     return None if data is None else checkpoints.decode_partition_metadata(checkpoints.text_of(data, path), path)
-
-
-def _adopt(store: LogStore) -> list[TopicEntry]:
-    counts: dict[str, int] = {}
-    ids: dict[str, uuid.UUID] = {}
-    for log in _by_name(store.logs.values()):
-        if not is_legal(log.topic):
-            continue
-        counts[log.topic] = max(counts.get(log.topic, 0), log.index + 1)
-        if log.topic not in ids and (found := topic_id_of(log, store)) is not None:
-            ids[log.topic] = found
-    for name, count in counts.items():
-        _log.warning("topic %s with %d partitions was not in the catalog; its logs are adopted", name, count)
-    return [
-        TopicEntry(name=name, id=ids.get(name) or uuid.uuid4(), partition_count=count) for name, count in counts.items()
-    ]
-
-
-def _by_name(logs: Iterable[PartitionLog]) -> list[PartitionLog]:
-    return sorted(logs, key=lambda log: (log.topic, log.index))
 
 
 def _set_aside(log: PartitionLog, store: LogStore) -> None:

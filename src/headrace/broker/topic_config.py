@@ -133,6 +133,11 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {row.setting.key: row for row in _R
 _PAIRS = re.compile(r"\d+:\d+")
 
 
+def internal_overrides(segment_bytes: int) -> dict[str, str]:
+    """What an internal topic sets itself: its records are forgotten by key, never by age."""
+    return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)}
+
+
 def check(overrides: Mapping[str, str | None], settings: BrokerSettings) -> dict[str, str]:
     """The overrides, if a topic may have them; `PeerError` INVALID_CONFIG in Kafka's words otherwise."""
     unknown = [key for key in overrides if key not in TOPIC_SETTINGS]

@@ -67,9 +67,7 @@ class Topics:
 
     def load(self) -> None:
         """The topics of the catalog, with the logs that the store found. Once, at start."""
-        adopted = strays.sort_out(self._catalog, self._store)
-        if adopted:
-            self._catalog.put_topics(adopted)
+        strays.sort_out(self._catalog, self._store, self._settings)
         for entry in self._catalog.topics.values():
             topic = Topic(entry.name, entry.id, entry.overrides, self._config(entry.overrides))
             self._find_partitions(topic, entry.partition_count)
