@@ -9,7 +9,7 @@ SPARK_WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 .PHONY: install dev develop demo check lint test test-unit test-wire test-spark test-pythons \
-        reference docs compatibility simulate chaos bench clean
+        reference docs compatibility simulate chaos fuzz bench clean
 
 # What a user of the demo needs: the hot modules compiled, where there is a C compiler, and Spark prepared.
 install: $(VENV)/.installed
@@ -71,13 +71,22 @@ docs: reference
 compatibility: dev
 	$(BIN)/pytest tests/wire --record-requests docs/reference/compatibility.json
 
+SEED ?=
+SEEDED = $(if $(SEED),--seed $(SEED))
+
 SEEDS ?= 2000
 simulate: dev
 	$(BIN)/pytest -n $(WORKERS) tests/simulation --seeds $(SEEDS)
 
+# A history of all that clients sent, were told, read and committed while brokers and clients are killed.
 MINUTES ?= 4
 chaos: dev
-	$(BIN)/pytest -s tests/wire/test_transactions_chaos.py --minutes $(MINUTES)
+	$(BIN)/pytest -s $(SEEDED) --minutes $(MINUTES) tests/faults/test_chaos.py tests/wire/test_transactions_chaos.py
+
+# Requests of every API and version, good and mutated, from several clients at once.
+FRAMES ?= 1000000
+fuzz: dev
+	$(BIN)/pytest -s $(SEEDED) --frames $(FRAMES) tests/faults/test_fuzz.py
 
 bench: dev
 	$(BIN)/python bench/run.py

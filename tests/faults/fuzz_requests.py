@@ -18,12 +18,14 @@ from fuzz_world import CLASSIC_GROUPS, CONSUMER_GROUPS, PARTITIONS, Cast, World
 from headrace.protocol import messages
 from headrace.protocol.message_fields import SchemaField, schema_fields
 
-HOSTILE_SHARE = 0.02  # of all fields
+HOSTILE_SHARE = 0.01  # of all fields
+COHERENT_SHARE = 0.8  # of what has rules between its fields
+COUNTS = (0, 1, 1, 1, 1, 1, 1, 1, 2, 3)  # of an array's items
 # Waits are short, so that requests behind one are served soon; a mutated frame may still ask for any.
 WAITS_MS = {
     "max_wait": (0, 0, 1, 5, -1, -(1 << 31)),
-    "rebalance_timeout": (1, 10, 50, 0, -1),
-    "session_timeout": (60, 200, 1000, 0, -1, (1 << 31) - 1),
+    "rebalance_timeout": (1, 10, 50, 50, 50, 0, -1),
+    "session_timeout": (60, 200, 500, 500, 1000, 1000, 1000, 0, (1 << 31) - 1),
 }
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "timedelta_i32": 32, "timedelta_i64": 64, "error_code": 16}
 ODD_TEXTS = ("", "\0", "x" * 300, "ä日" * 20, "%s%n", "../../etc", "-1", "y" * 32_000)
@@ -31,8 +33,8 @@ ODD_TEXTS = ("", "\0", "x" * 300, "ä日" * 20, "%s%n", "../../etc", "-1", "y" *
 WEIGHTS = {
     raw.PRODUCE: 12,
     raw.FETCH: 6,
-    raw.CREATE_TOPICS: 3,
-    raw.DELETE_TOPICS: 3,
+    raw.CREATE_TOPICS: 5,
+    raw.DELETE_TOPICS: 2,
     raw.CREATE_PARTITIONS: 2,
     raw.DELETE_RECORDS: 3,
     raw.ALTER_CONFIGS: 2,
@@ -97,6 +99,7 @@ class Requests:
         groups = CONSUMER_GROUPS if (api_key in _CONSUMER_APIS) != mixed else CLASSIC_GROUPS
         filler = Filler(self._world, rng, self._world.cast(rng, groups))
         body = {field.name: filler.value(field, "") for field in _fields(messages._schema(api_key, version, "request"))}
+        filler.agree(api_key, body)
         return body, filler.cast
 
 
@@ -116,7 +119,9 @@ class Filler:
         if field.array:
             if field.nullable and rng.random() < 0.1:
                 return None
-            return tuple(self._item(field, parent) for _ in range(rng.choice((0, 1, 1, 1, 1, 2, 3))))
+            return tuple(self._item(field, parent) for _ in range(rng.choice(COUNTS)))
+        if field.name == "transactional_id" and self.cast.transactional_id is None:
+            return None if field.nullable else ""
         if field.nullable and field.name not in _SELDOM_NULL and rng.random() < 0.3:
             return None
         return self._item(field, parent)
@@ -138,8 +143,31 @@ class Filler:
         if field.name == "configs":
             settings = fuzz_world.BROKER_SETTINGS if self.is_broker else fuzz_world.TOPIC_SETTINGS
             made["name"] = self.rng.choice(list(settings))
-            made["value"] = self.rng.choice((*settings[made["name"]], None)) if self.rng.random() < 0.95 else "1"
+            made["value"] = self.rng.choice(settings[made["name"]]) if self.rng.random() < 0.95 else None
+        if "replication_factor" in made and self.rng.random() < COHERENT_SHARE:
+            made |= {"assignments": (), "num_partitions": self.rng.choice((1, 2, PARTITIONS)), "replication_factor": 1}
         return made
+
+    def agree(self, api_key: int, body: dict[str, Any]) -> None:
+        """Makes what is asked for coherent where a server would refuse it at once."""
+        rng = self.rng
+        if rng.random() > COHERENT_SHARE:
+            return
+        if api_key == fuzz_world.CONSUMER_GROUP_HEARTBEAT:
+            member = self.world.member(self.cast)
+            body["rack_id"] = body["instance_id"] = body["server_assignor"] = None
+            if member.generation > 0 and rng.random() < 0.8:
+                body |= {"member_id": member.id, "member_epoch": rng.choice((member.generation,) * 5 + (-1,))}
+            else:
+                body |= {"member_id": f"member-{self.cast.slot}", "member_epoch": 0, "rebalance_timeout": 1000}
+                body |= {"topic_partitions": (), "subscribed_topic_names": (self.cast.topic,)}
+                if "subscribed_topic_regex" in body:
+                    body["subscribed_topic_regex"] = None
+        elif api_key == fuzz_world.JOIN_GROUP:
+            body["protocol_type"] = "consumer"
+            body["protocols"] = ({"name": "range", "metadata": self.subscription()},)
+        elif api_key == raw.INIT_PRODUCER_ID and rng.random() < 0.5:
+            body |= {"producer_id": -1, "producer_epoch": -1, "transaction_timeout": 60_000}
 
     def _plain(self, field: SchemaField) -> Any:
         rng = self.rng
@@ -194,12 +222,12 @@ class Filler:
         return made + made if rng.random() < 0.02 else made
 
     def resource_type(self) -> int:
-        kind = self.rng.choice((2, 2, 2, 4, 4, 32, 0, 8))
+        kind = self.rng.choice((2, 2, 2, 2, 2, 2, 4, 4, 4, 32, 0, 8))
         self.is_broker = kind == 4
         return kind
 
     def resource_name(self) -> str:
-        return self.rng.choice(("1", "", "2", "x")) if self.is_broker else self.cast.topic
+        return self.rng.choice(("1", "1", "", "", "2", "x")) if self.is_broker else self.cast.topic
 
     def subscription(self) -> bytes:
         """What a consumer says of itself in the classic protocol: version, topics, no data of its own."""
@@ -215,7 +243,7 @@ Choose = Callable[[Filler], Any]
 
 
 def _partition(f: Filler) -> Any:
-    return f.rng.choice((0, 0, 0, 1, 2, PARTITIONS, 49, -1))
+    return f.rng.choice((0, 0, 0, 0, 1, 1, 1, 2, 2, 2, PARTITIONS, 49, -1))
 
 
 def _topic(f: Filler) -> Any:
@@ -268,11 +296,11 @@ _BY_PARENT: dict[tuple[str, str], Choose] = {
     ("assignments", "assignment"): Filler.subscription,
 }
 _BY_NAME: dict[str, Choose] = {
-    "acks": lambda f: f.rng.choice((-1, -1, 1, 1, 0, 2)),
+    "acks": lambda f: f.rng.choice((-1, -1, -1, -1, 1, 1, 0, 2)),
     "broker_ids": lambda f: f.rng.choice((1, 1, 1, 2, -1)),
     "committed_metadata": lambda f: f.rng.choice((None, "", "note", "n" * 5000)),
     "committed_offset": _offset,
-    "config_operation": lambda f: f.rng.choice((0, 0, 1, 2, 3, 9)),
+    "config_operation": lambda f: f.rng.choice((0, 0, 0, 1, 1, 2, 3, 9)),
     "coordinator_keys": lambda f: f.rng.choice((f.cast.group, f.cast.transactional_id or "")),
     "count": _count,
     "fetch_offset": _offset,
@@ -285,7 +313,7 @@ _BY_NAME: dict[str, Choose] = {
     "groups_names": _group,
     "index": _partition,
     "instance_id": lambda f: f.rng.choice((None, None, "static-0")),
-    "isolation_level": lambda f: f.rng.choice((0, 1, 1, 2)),
+    "isolation_level": lambda f: f.rng.choice((0, 0, 1, 1, 1, 2)),
     "key": lambda f: f.rng.choice((f.cast.group, f.cast.transactional_id or "")),
     "key_type": lambda f: f.rng.choice((0, 1, 2)),
     "max_bytes": lambda f: f.rng.choice((1 << 20, 1000, 0, -1)),
@@ -317,10 +345,10 @@ _BY_NAME: dict[str, Choose] = {
     "timeout": _ms,
     "timestamp": lambda f: f.rng.choice((-1, -2, -3, -4, -5, -6, 0, raw.now_ms())),
     "topic": _topic,
-    "topic_id": lambda f: f.world.topic_id(f.cast),
+    "topic_id": lambda f: f.world.topic_ids.get(f.cast.topic),
     "topic_name": _topic,
     "topic_names": _topic,
-    "transaction_timeout": lambda f: f.rng.choice((100, 1000, 60_000, 0, -1)),
+    "transaction_timeout": lambda f: f.rng.choice((200, 1000, 60_000, 60_000, 60_000, 0, -1)),
     "transactional_id": _transactional_id,
     "transactional_id_pattern": lambda f: f.rng.choice((None, *_TEXTS_OF_REGEX)),
     "transactional_ids": _transactional_id,

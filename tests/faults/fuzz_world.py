@@ -79,12 +79,9 @@ class World:
 
     def cast(self, rng: random.Random, groups: tuple[str, ...]) -> Cast:
         draw = rng.random()
-        names = TOPICS if draw < 0.75 else INTERNAL if draw < 0.9 else ODD_TOPICS
+        names = TOPICS if draw < 0.8 else INTERNAL if draw < 0.93 else ODD_TOPICS
         transactional_id = rng.choice(TRANSACTIONAL_IDS) if rng.random() < 0.7 else None
         return Cast(rng.choice(names), rng.choice(groups), rng.randrange(SLOTS), transactional_id)
-
-    def topic_id(self, cast: Cast) -> uuid.UUID | None:
-        return self.topic_ids.get(cast.topic)
 
     def member(self, cast: Cast) -> Member:
         return self.members.get((cast.group, cast.slot), Member("", -1))
@@ -95,6 +92,15 @@ class World:
 
     def learn(self, api_key: int, cast: Cast, answer: Any) -> None:
         """What later requests need to go on from this answer."""
+        if api_key == raw.CREATE_TOPICS:
+            for topic in answer.topics:
+                if (
+                    topic.error_code == 0
+                    and topic.name in TOPICS
+                    and isinstance(topic_id := getattr(topic, "topic_id", None), uuid.UUID)
+                ):
+                    self.topic_ids[topic.name] = topic_id
+            return
         if getattr(answer, "error_code", 0) != 0 and api_key != JOIN_GROUP:
             return
         if api_key == JOIN_GROUP and answer.member_id:
@@ -113,4 +119,4 @@ class World:
 OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 8, 9, 11, 12, 13, 14
 ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, WRITE_TXN_MARKERS, TXN_OFFSET_COMMIT = 24, 25, 26, 27, 28
 DELETE_GROUPS, OFFSET_DELETE, CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 42, 47, 68, 69
-LEARNED_FROM = (JOIN_GROUP, CONSUMER_GROUP_HEARTBEAT, raw.INIT_PRODUCER_ID, END_TXN, raw.FETCH)
+LEARNED_FROM = (JOIN_GROUP, CONSUMER_GROUP_HEARTBEAT, raw.INIT_PRODUCER_ID, END_TXN, raw.FETCH, raw.CREATE_TOPICS)

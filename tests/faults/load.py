@@ -25,8 +25,17 @@ HANDFUL = 12
 class Load(ABC):
     """A thread that sends; `finish()` waits until all of it is acknowledged."""
 
-    def __init__(self, name: str, bootstrap: str, places: Sequence[Place], ledger: Ledger, rng: random.Random):
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        places: Sequence[Place],
+        ledger: Ledger,
+        rng: random.Random,
+        pause_s: float = PAUSE_S,
+    ):
         self.name = name
+        self._pause_s = pause_s
         self.bootstrap = bootstrap
         self._places = places
         self._ledger = ledger
@@ -49,7 +58,7 @@ class Load(ABC):
             while not self._stopping.is_set():
                 for _ in range(HANDFUL):
                     self._send_one()
-                self._stopping.wait(PAUSE_S)
+                self._stopping.wait(self._pause_s)
             self._flush()
         except BaseException as error:
             self._ledger.fail(f"{self.name}: {error!r}")
@@ -71,12 +80,13 @@ class Load(ABC):
 
 class ConfluentLoad(Load):
     idempotent = True
+    acks = "all"
 
     def _connect(self) -> None:
         self._producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap,
-                "acks": "all",
+                "acks": self.acks,
                 "enable.idempotence": self.idempotent,
                 # Without idempotence only one request at a time keeps the order when it is sent again.
                 "max.in.flight.requests.per.connection": 5 if self.idempotent else 1,
@@ -120,6 +130,19 @@ class ConfluentLoad(Load):
 
 class PlainConfluentLoad(ConfluentLoad):
     idempotent = False
+
+
+class LeaderConfluentLoad(PlainConfluentLoad):
+    acks = "1"
+
+
+class UnacknowledgedConfluentLoad(PlainConfluentLoad):
+    """Sent at most once: librdkafka says that it was sent, and no broker where it is."""
+
+    acks = "0"
+
+    def _told(self, place: Place, mark: Mark, error: KafkaError | None, message: Message) -> None:
+        pass
 
 
 class KafkaPythonLoad(Load):
