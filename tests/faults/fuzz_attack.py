@@ -62,6 +62,7 @@ class Attacker:
         self._rng = random.Random(seed)
         self._requests = Requests(world, self._rng, served)
         self._socket: socket.socket | None = None
+        self._may_close = False  # something was sent on this connection that can only be refused by its end
         self._stopping = threading.Event()
 
     def run(self, frames: int, *, first: Sequence[Request] = ()) -> None:
@@ -92,6 +93,7 @@ class Attacker:
         for request in chunk:
             self.seen.sent[request.api_key, request.version] += 1
         sock = self._connected()
+        self._may_close = self._may_close or not all(request.is_answered for request in chunk)
         expected = deque(request for request in chunk if request.is_answered)
         buffer = bytearray()
         try:
@@ -99,7 +101,7 @@ class Attacker:
             while True:
                 answer = self._read_answer(sock, buffer)
                 if answer is None:
-                    self._closed_early(chunk, expected)
+                    self._closed_early(expected)
                     return
                 if not expected:
                     break
@@ -109,18 +111,19 @@ class Attacker:
             self._leave()
             return
         except ConnectionError:
-            self._closed_early(chunk, expected)
+            self._closed_early(expected)
             return
         if answer[:4] != _FENCE[4:8]:
             self.seen.problems.append(f"an answer too many after {[request.name for request in chunk]}")
 
-    def _closed_early(self, chunk: Sequence[Request], expected: deque[Request]) -> None:
+    def _closed_early(self, expected: deque[Request]) -> None:
         """Right only where a Produce without acknowledgement could not be done: it has no other way to say so."""
         self._leave()
-        if all(request.is_answered for request in chunk):
-            culprit = expected[0] if expected else None
-            what = f"{culprit.name}: {culprit.payload.hex()}" if culprit else "ApiVersions"
-            self.seen.problems.append(f"closed the connection at a good request, {what}")
+        if not self._may_close:
+            unanswered = [f"{request.name}: {request.payload.hex()}" for request in expected]
+            self.seen.problems.append(
+                "\n".join(["closed the connection at good requests, unanswered are", *unanswered])
+            )
 
     def _answered(self, request: Request, answer: bytes) -> None:
         self.seen.answered[request.api_key] += 1
@@ -159,6 +162,7 @@ class Attacker:
     def _connected(self) -> socket.socket:
         if self._socket is None:
             self._socket = socket.create_connection(self._address, timeout=WAIT_S_MAX)
+            self._may_close = False
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.settimeout(PATIENCE_S)
         return self._socket

@@ -212,9 +212,18 @@ class Filler:
             for _ in range(rng.choice((1, 1, 2, 5)))
         ]
         sequence = rng.choice((0, 0, 1, 2, (1 << 31) - 1)) if producer.id >= 0 else -1
-        transactional = raw.TRANSACTIONAL if self.cast.transactional_id and producer.id >= 0 else 0
+        attributes = raw.TRANSACTIONAL if self.cast.transactional_id and producer.id >= 0 else 0
+        lies: dict[str, int] = {}
+        if rng.random() < 0.1:  # and the checksum is right
+            lie = rng.choice(("count", "last_offset_delta", "max_timestamp", "base_offset", "magic", "length_error"))
+            lies[lie] = rng.choice((0, 1, 3, -1, 100, 1 << 30)) if lie != "magic" else rng.choice((0, 1, 3))
+            attributes |= rng.choice((0, raw.CONTROL, raw.LOG_APPEND_TIME, raw.DELETE_HORIZON, 7))
         made = raw.batch(
-            held, codec=rng.choice(range(5)), attributes=transactional, producer=(producer.id, producer.epoch, sequence)
+            held,
+            codec=rng.choice(range(5)),
+            attributes=attributes,
+            producer=(producer.id, producer.epoch, sequence),
+            **lies,
         )
         if rng.random() < 0.1:  # the checksum is then wrong
             at = rng.randrange(len(made))

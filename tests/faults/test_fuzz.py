@@ -182,7 +182,8 @@ def committed_offsets(client: raw.Client) -> dict[tuple[str, str, int], int]:
 
 def verdict(fuzz: Fuzz) -> None:
     fuzz.check_log()
-    assert not fuzz.attack.seen.problems, fuzz.attack.seen.problems[:3]
+    problems = fuzz.attack.seen.problems
+    assert not problems, "\n".join(problems[:3])
     with raw.Client(fuzz.broker.bootstrap) as client:
         fuzz.bystander.check_all(client)
 

@@ -138,6 +138,14 @@ def internal_overrides(segment_bytes: int) -> dict[str, str]:
     return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)}
 
 
+def keep_compacted(name: str, overrides: dict[str, str]) -> None:
+    """The state of groups and transactions must never expire with an internal topic's segments, whoever sets what."""
+    policy = overrides.setdefault("cleanup.policy", "compact")
+    if policy != "compact":
+        why = f"cleanup.policy of the internal topic '{name}' must be compact, not {policy}: its state would expire"
+        raise PeerError(INVALID_CONFIG, why)
+
+
 def check(overrides: Mapping[str, str | None], settings: BrokerSettings) -> dict[str, str]:
     """The overrides, if a topic may have them; `PeerError` INVALID_CONFIG in Kafka's words otherwise."""
     unknown = [key for key in overrides if key not in TOPIC_SETTINGS]

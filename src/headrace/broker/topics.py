@@ -185,6 +185,8 @@ class Topics:
         """Replaces all that the topic sets itself."""
         topic = self._existing(name)
         checked = topic_config.check(overrides, self._settings)
+        if topic.internal:
+            topic_config.keep_compacted(name, checked)
         if validate_only:
             return
         entry = TopicEntry(name=name, id=topic.id, partition_count=len(topic.partitions), overrides=checked)

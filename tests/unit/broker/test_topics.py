@@ -179,6 +179,18 @@ def test_altered_settings_reach_the_open_logs_and_bad_ones_change_nothing(node):
     assert topic.overrides == {"retention.bytes": "9"}
 
 
+def test_an_internal_topic_stays_compacted_whatever_else_is_set(make_node):
+    """Else the state of groups and transactions would expire with its segments."""
+    node = make_node()
+    node.coordination.make_topic("__consumer_offsets")
+    topic = node.topics.get("__consumer_offsets")
+    for policy in ("delete", "compact,delete"):
+        code, message = refusal(node.topics.alter, topic.name, {"cleanup.policy": policy})
+        assert (code, f"must be compact, not {policy}" in message) == (codes.INVALID_CONFIG, True)
+    node.topics.alter(topic.name, {"flush.messages": "1"})  # all that it sets is replaced by this
+    assert topic.overrides == {"flush.messages": "1", "cleanup.policy": "compact"}
+
+
 def test_the_brokers_new_default_reaches_the_topics_that_do_not_decide_for_themselves(node):
     free, bound = node.topics.create("free", 1, {}), node.topics.create("bound", 1, {"retention.ms": "5"})
     node.dynamic_settings.replace("cluster", {"log.retention.ms": "99"})
