@@ -26,7 +26,8 @@ PATIENCE_S = 0.15  # then a connection is left whose requests wait for others (a
 PIPELINED_MAX = 6
 READ_SHARE = 0.25  # of the answers, besides those that something is learned from
 PARTING_SHARE = 0.9  # of conversations that end with a mutated request
-API_VERSIONS, PRODUCE = 18, 0
+API_VERSIONS = 18
+MAKES_PARTITIONS = (19, 37)  # one flipped bit makes thousands of them, which takes a second: seldom
 _FENCE = struct.pack(">hhih", API_VERSIONS, 0, -7, -1)
 
 
@@ -60,6 +61,7 @@ class Attacker:
         self._address = address
         self._world = world
         self._rng = random.Random(seed)
+        self._reading_rng = random.Random(seed)  # how many answers there are depends on the broker
         self._requests = Requests(world, self._rng, served)
         self._socket: socket.socket | None = None
         self._may_close = False  # something was sent on this connection that can only be refused by its end
@@ -131,7 +133,7 @@ class Attacker:
             self.seen.problems.append(f"{request.name}: the answer has another correlation id")
             return
         is_learned_from = request.api_key in LEARNED_FROM
-        if self._rng.random() < READ_SHARE or is_learned_from:
+        if self._reading_rng.random() < READ_SHARE or is_learned_from:
             try:
                 _, body = messages.decode_response(request.api_key, request.version, answer)
             except ValueError as error:
@@ -142,7 +144,11 @@ class Attacker:
 
     def _part(self) -> None:
         """A mutated request, then the end: the broker answers or not, and closes."""
-        frame = mutated(self._requests.make().payload, self._requests.make().payload, self._rng)
+        request, other = self._requests.make(), self._requests.make()
+        is_kept = self._rng.random() < 0.2
+        if request.api_key in MAKES_PARTITIONS and not is_kept:
+            request = self._requests.make(API_VERSIONS)
+        frame = mutated(request.payload, other.payload, random.Random(self._rng.getrandbits(64)))
         self.seen.mutated += 1
         sock = self._connected()
         try:

@@ -83,18 +83,18 @@ class Requests:
         return [self.make(key, version) for key, versions in self._served.items() for version in versions]
 
     def make(self, api_key: int | None = None, version: int | None = None) -> Request:
-        rng = self._rng
+        # A source of its own for each: how much chance one takes depends on what was learned, and must shift no other.
+        rng = random.Random(self._rng.getrandbits(64))
         if api_key is None:
             api_key = rng.choices(self._keys, self._weights)[0]
         if version is None:
             version = rng.choice(self._served[api_key])
-        body, cast = self._body(api_key, version)
+        body, cast = self._body(api_key, version, rng)
         self._number = (self._number + 1) & 0x7FFFFFFF
         payload = messages.encode_request(api_key, version, self._number, rng.choice(("fuzz", "", "x" * 50)), body)
         return Request(api_key, version, cast, payload, api_key != raw.PRODUCE or body["acks"] != 0)
 
-    def _body(self, api_key: int, version: int) -> tuple[dict[str, Any], Cast]:
-        rng = self._rng
+    def _body(self, api_key: int, version: int, rng: random.Random) -> tuple[dict[str, Any], Cast]:
         mixed = rng.random() < 0.1  # one protocol's request for a group of the other
         groups = CONSUMER_GROUPS if (api_key in _CONSUMER_APIS) != mixed else CLASSIC_GROUPS
         filler = Filler(self._world, rng, self._world.cast(rng, groups))

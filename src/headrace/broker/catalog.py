@@ -98,9 +98,9 @@ class Catalog:
         """Whether topics may be unknown here only because a journal was damaged: now, or while the directory was
         away."""
         journal = self._journal
-        return bool(
-            journal.doubt or directory in journal.doubtful or journal.behind.get(directory, 1 << 63) <= self.healed_at
-        )
+        last = journal.behind.get(directory)
+        was_away = last is not None and last <= self.healed_at
+        return bool(journal.doubt) or directory in journal.doubtful or was_away
 
     def heal(self, topics: Iterable[TopicEntry], gone: Iterable[str] = ()) -> None:
         """Topics as their directories show them, in all copies with one change; the end of a doubt."""

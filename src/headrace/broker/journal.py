@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 
-from headrace.broker.journal_format import NOTE_BYTES, Content, Entry, line, note, parse, whole_file
+from headrace.broker.journal_format import Content, Entry, line, note, parse, whole_file
 from headrace.core.errors import OperatorError, StorageError
 from headrace.core.files import Disk
 
@@ -170,6 +170,3 @@ def _loss(first: int, last: int) -> str:
     if first > last:
         return ""
     return f"change {last} is lost" if first == last else f"changes {first} to {last} are lost"
-
-
-__all__ = ["NOTE_BYTES", "NOTHING_READ", "Entry", "Journal"]
