@@ -45,6 +45,9 @@ class SimReactor(Reactor):
     def call_from_thread(self, callback: Callable[[], None]) -> None:
         self._from_threads.append(callback)
 
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._from_threads.append(callback)
+
     def stop(self) -> None:
         raise AssertionError("nobody stops a simulated loop")
 
@@ -111,3 +114,6 @@ class SimWorkers:
     def close(self) -> None:
         while self.queue:
             self.run_one()
+
+    def abandon(self, wait_s_max: float) -> None:
+        self.queue.clear()

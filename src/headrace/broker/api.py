@@ -11,6 +11,7 @@ from headrace.protocol.messages import Body, decode_request, encode_response
 if TYPE_CHECKING:
     from headrace.broker.connection import Connection, Slot
     from headrace.broker.node import Node
+    from headrace.broker.steps import Steps
 
 
 class Request:
@@ -31,6 +32,10 @@ class Request:
         self.client_id = client_id
         self.body = body
         self.connection = connection
+
+    def response(self, body: Body) -> bytes:
+        """Header and body, without the length in front."""
+        return encode_response(self.api_key, self.version, self.correlation_id, body)
 
 
 class Later:
@@ -54,10 +59,15 @@ class Later:
             self._done = body  # before the router has seen it
             return
         request = self._request
-        self._slot.answer([framed(encode_response(request.api_key, request.version, request.correlation_id, body))])
+        try:
+            answer = framed(encode_response(request.api_key, request.version, request.correlation_id, body))
+        except Exception as error:
+            self._slot.connection.broke(error)  # a client that waited for nothing would wait for good
+            return
+        self._slot.answer([answer])
 
 
-Handler = Callable[["Node", Request], "Body | Later"]
+Handler = Callable[["Node", Request], "Body | Later | Steps"]
 Decoder = Callable[[bytes, int, int], Any]  # bytes, where the body begins, version
 
 

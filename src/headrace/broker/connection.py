@@ -3,6 +3,9 @@
 Requests are handled in the order in which they came, and answered in that order. Several Produce requests may be
 under way at once; any other request that must wait holds up those behind it, as in Apache Kafka. A client that does
 not read its answers is not read from either, so it never makes the broker hold more than it has asked for.
+
+In one turn of the loop a connection is served once, within a budget of requests and of time. What is left of what it
+has sent waits, without being cut into frames, until the next turn has served the others; more is read only after that.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from typing import TYPE_CHECKING, Final
 from headrace.broker.outbox import Outbox, Part, drop
 from headrace.broker.reactor import BROKEN, READ, WRITE
 from headrace.core.errors import InvariantError, PeerError
+from headrace.core.telemetry import failure
+from headrace.log.reader import Slice
 from headrace.protocol.framing import Chunk, FrameReader
 from headrace.protocol.produce import ProduceDecoder
 from headrace.protocol.wire import MalformedError
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ANSWER_BYTES_MAX: Final = 1 << 20  # while more than this waits in memory to be sent, the next request waits too
+REQUESTS_PER_TURN: Final = 128  # of one connection; mostly its time is over before
 
 Frame = tuple[Chunk, int, int]
 
@@ -34,11 +40,12 @@ Frame = tuple[Chunk, int, int]
 class Slot:
     """The place of one answer in its connection's order."""
 
-    __slots__ = ("barrier", "connection", "parts")
+    __slots__ = ("barrier", "bytes_held", "connection", "parts")
 
     def __init__(self, connection: Connection, barrier: bool) -> None:
         self.connection = connection
         self.barrier = barrier
+        self.bytes_held = 0  # of an answer that is made and waits for those before it
         self.parts: list[Part] | None = None
 
     def answer(self, parts: list[Part]) -> None:
@@ -48,9 +55,10 @@ class Slot:
 
 class Connection:
     __slots__ = (
+        "_answer_bytes",
         "_events",
         "_server",
-        "backlog",
+        "_slot_bytes",
         "barriers",
         "closed",
         "dirty",
@@ -63,6 +71,7 @@ class Connection:
         "parked",
         "peer",
         "produce_decoder",
+        "queued",
         "reader",
         "socket",
         "waiting",
@@ -74,7 +83,6 @@ class Connection:
         self.peer = peer
         self.reader = FrameReader(server.pool, server.request_bytes_max)
         self.out = Outbox(sock, server.metrics)
-        self.backlog: deque[Frame] = deque()  # read, but not yet handled
         self.barriers = 0  # requests under way that hold up those behind them
         self.in_flight_bytes = 0
         self.last_active = server.tick
@@ -82,10 +90,13 @@ class Connection:
         self.dirty = False
         self.doomed = False  # closed as soon as what it asked before is answered
         self.parked = False  # not read from until the broker has room again
+        self.queued = False  # to go on in the next turn
         self.produce_decoder = ProduceDecoder()
         self.on_close: list[Callable[[], None]] = []
         self._server = server
         self.waiting: deque[Slot] = deque()  # answers to come, in the order of their requests
+        self._slot_bytes = 0  # of answers that are made and wait for those before them
+        self._answer_bytes = 0  # of answers that the socket did not take, as the server has counted them
         self._events = READ
         server.reactor.add(self.fd, READ, self.on_event)
 
@@ -93,23 +104,31 @@ class Connection:
     def in_flight(self) -> int:
         return len(self.waiting)
 
+    @property
+    def weight_bytes(self) -> int:
+        """The memory that it takes: requests that have come in part, wait or are under way, and answers."""
+        return self.reader.held + self._answer_bytes + self.in_flight_bytes
+
     # ── in ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def on_event(self, mask: int) -> None:
-        if mask & READ:
-            self._read()
-            if mask == READ:
+        try:
+            if mask & READ:
+                self._read()
+                if mask == READ:
+                    return
+            elif mask & BROKEN:
+                self.close()
                 return
-        elif mask & BROKEN:
-            self.close()
-            return
-        if mask & WRITE and not self.closed and self.flush():
-            self.settle()
+            if mask & WRITE and not self.closed and self.flush():
+                self.settle()
+        except Exception as error:
+            self.broke(error)
 
     def _read(self) -> None:
         server = self._server
         reader = self.reader
-        if server.choked or (reader.held and not server.may_go_on(self)):
+        if server.choked and not server.may_read(self):
             server.park(self)
             return
         held = reader.held
@@ -128,28 +147,80 @@ class Connection:
             return
         server.metrics.bytes_in += count
         self.last_active = server.tick
+        self._serve(frames)
+
+    def _serve(self, frames: list[Frame]) -> None:
+        """Handles what was cut into frames, and what can be cut, within this turn's budget. What is left waits: for the
+        answer that holds it up, or for the next turn."""
+        server = self._server
+        reader = self.reader
         dispatch = server.dispatch
-        for at, (chunk, start, end) in enumerate(frames):
-            if (
-                self.backlog
-                or self.barriers
-                or self.out.bytes_held > ANSWER_BYTES_MAX
-                or (self.in_flight_bytes and self.is_full())
-                or (self.waiting and self.is_full())
-            ):
-                self.backlog.extend(map(server.pool.own, frames[at:]))
-                self._update_events()
+        until = server.slice_end() if len(frames) > 1 else 0.0
+        served = 0
+        while True:
+            for at, (chunk, start, end) in enumerate(frames):
+                if (
+                    self.barriers
+                    or self.out.bytes_held > ANSWER_BYTES_MAX
+                    or (self.in_flight_bytes and self.is_full())
+                    or (self.waiting and self.is_full())
+                ):
+                    self._keep(at)
+                    return
+                if served and (served >= REQUESTS_PER_TURN or server.clock() > until):
+                    self._keep(at)
+                    self._queue()
+                    return
+                served += 1
+                try:
+                    dispatch(self, chunk, start, end)
+                except Exception as error:
+                    self.failed(error)
+                if self.closed or self.doomed:
+                    held = reader.held
+                    reader.drop(at + 1)
+                    server.holds(self, reader.held - held)
+                    return
+            if not reader.waiting:
                 break
-            try:
-                dispatch(self, chunk, start, end)
-            except Exception as error:
-                self.failed(error)
-            if self.closed or self.doomed:
-                for rest, _, _ in frames[at + 1 :]:
-                    rest.unpin()
-                return
-        if reader.error is not None and not self.backlog:
+            frames = self._cut()
+        if reader.error is not None:
             self.reject(reader.error)
+
+    def _cut(self) -> list[Frame]:
+        reader = self.reader
+        held = reader.held
+        frames = reader.cut()
+        if reader.held != held:
+            self._server.holds(self, reader.held - held)
+        return frames
+
+    def _keep(self, index: int) -> None:
+        reader = self.reader
+        held = reader.held
+        reader.keep(index)
+        if reader.held != held:
+            self._server.holds(self, reader.held - held)
+        self._update_events()
+
+    def _queue(self) -> None:
+        """Behind the others that wait for the next turn."""
+        if not self.queued:
+            self.queued = True
+            self._server.reactor.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """With what has been read already, then with reading."""
+        self.queued = False
+        if self.closed or self.doomed:
+            return
+        try:
+            if self.reader.waiting and not self.is_full():
+                self._serve(self._cut())
+            if not self.closed:
+                self._update_events()
+        except Exception as error:
+            self.broke(error)
 
     def is_full(self) -> bool:
         """True while the next request must wait."""
@@ -157,34 +228,24 @@ class Connection:
         return (
             self.barriers > 0
             or self.out.stalled
-            or self.out.bytes_held > ANSWER_BYTES_MAX
+            or self.out.bytes_held + self._slot_bytes > ANSWER_BYTES_MAX
             or len(self.waiting) >= server.in_flight_requests_max
             or self.in_flight_bytes > server.in_flight_bytes_max
         )
 
     def failed(self, error: Exception) -> None:
-        """A request could not be handled. If it is the client's fault, it is told so in the log; a broken invariant
-        of ours goes on up, and ends the broker."""
-        if isinstance(error, InvariantError):
-            raise error
+        """A request could not be handled. If it is the client's fault, the log says so."""
         if isinstance(error, MalformedError | PeerError | ValueError | IndexError | struct.error):
             self.reject(str(error))
         else:
-            logger.error("a request of %s failed; its connection is closed", self.peer, exc_info=error)
-            self.close()
+            self.broke(error)
 
-    def _resume(self) -> None:
-        """Goes on with what has been read already, then with reading."""
-        backlog = self.backlog
-        while backlog and not self.closed and not self.doomed and not self.is_full():
-            try:
-                self._server.dispatch(self, *backlog.popleft())
-            except Exception as error:
-                self.failed(error)
-        if not self.closed:
-            if self.reader.error is not None and not backlog and not self.doomed:
-                self.reject(self.reader.error)
-            self._update_events()
+    def broke(self, error: Exception) -> None:
+        """A bug of ours ends the connection that met it; a broken invariant goes on up, and ends the broker."""
+        if isinstance(error, InvariantError):
+            raise error
+        failure(logger, "request failed: its connection is closed", error, peer=self.peer)
+        self.close()
 
     # ── out ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -200,6 +261,9 @@ class Connection:
         if self.waiting:
             slot = Slot(self, False)
             slot.parts = [part]
+            if type(part) is not Slice:
+                slot.bytes_held = len(part)
+                self._slot_bytes += slot.bytes_held
             self.waiting.append(slot)
             return
         self.out.put(part)
@@ -214,7 +278,7 @@ class Connection:
         waiting = self.waiting
         out = self.out
         while waiting and (parts := waiting[0].parts) is not None:
-            waiting.popleft()
+            self._slot_bytes -= waiting.popleft().bytes_held
             for part in parts:
                 out.put(part)
         if not self.dirty:
@@ -238,12 +302,22 @@ class Connection:
         except OSError:
             self.close()
             return False
-        return out.stalled or self._events != READ or self.doomed or bool(self.backlog)
+        if out.stalled or self._answer_bytes:
+            self._count_answers()
+        return out.stalled or self._events != READ or self.doomed
+
+    def _count_answers(self) -> None:
+        """What the socket did not take stays in memory until it does."""
+        held = self.out.bytes_held
+        if held != self._answer_bytes:
+            change = held - self._answer_bytes
+            self._answer_bytes = held
+            self._server.holds(self, change)
 
     # ── its state ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _update_events(self) -> None:
-        held = self.parked or self.doomed or self.backlog or self.is_full()
+        held = self.parked or self.doomed or self.reader.waiting or self.is_full()
         events = 0 if held else READ
         if self.out.stalled:
             events |= WRITE
@@ -252,7 +326,7 @@ class Connection:
             self._server.reactor.change(self.fd, events)
 
     def settle(self) -> None:
-        """After answers: goes on with the backlog, or reads again."""
+        """After answers: goes on with what waits, in the next turn, or reads again."""
         if self.closed:
             return
         if self.doomed:
@@ -260,10 +334,10 @@ class Connection:
                 self.close()
             else:
                 self._update_events()
-        elif self.backlog:
-            self._resume()
         else:
             self._update_events()
+            if self.reader.waiting and not self.is_full():
+                self._queue()
 
     def park(self, parked: bool) -> None:
         self.parked = parked
@@ -275,7 +349,9 @@ class Connection:
         self._server.metrics.connections_closed_by_garbage += 1
         self._server.complain(self.peer, reason)
         self.doomed = True  # what it asked before is still answered
-        self._drop_backlog()
+        held = self.reader.held
+        self.reader.drop_waiting()
+        self._server.holds(self, self.reader.held - held)
         self._mark_dirty()
 
     def close(self) -> None:
@@ -284,10 +360,11 @@ class Connection:
         self.closed = True
         server = self._server
         server.reactor.remove(self.fd)
-        server.holds(self, -self.reader.held)
-        server.forget(self)
+        held = self.reader.held + self._answer_bytes
+        self._answer_bytes = 0
         self.reader.close()
-        self._drop_backlog()
+        server.forget(self)
+        server.holds(self, -held)
         self.out.drop()
         for slot in self.waiting:
             drop(slot.parts or ())
@@ -296,8 +373,3 @@ class Connection:
         for listener in listeners:
             listener()
         self.socket.close()
-
-    def _drop_backlog(self) -> None:
-        for chunk, _, _ in self.backlog:
-            chunk.unpin()
-        self.backlog.clear()

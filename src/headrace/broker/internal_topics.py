@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from headrace.broker.topic_config import internal_overrides
 from headrace.coordinator.journal import ABORT, COMMIT, Done, JournalRecord, Pair
 from headrace.core.clock import Clock
-from headrace.core.errors import PeerError, StorageError
-from headrace.core.telemetry import event
+from headrace.core.errors import InvariantError, PeerError, StorageError
+from headrace.core.telemetry import event, failure
 from headrace.log.recovery import scan
 from headrace.log.transactions import Marker, build_marker, read_marker
 from headrace.protocol.batch import CONTROL, BatchHeader
@@ -55,7 +55,12 @@ class _All:
 
     def __call__(self, error: Exception | None) -> None:
         for done in self._dones:
-            done(error)
+            try:
+                done(error)
+            except Exception as failed:
+                if isinstance(failed, InvariantError):
+                    raise
+                failure(logger, "what follows a coordinator's record failed", failed)
 
 
 class TopicJournal:
@@ -138,6 +143,11 @@ class TopicJournal:
             done(error)
         except OSError as error:
             done(StorageError(f"{self._name}-{partition}: {error.strerror or error}"))
+        except Exception as error:
+            if isinstance(error, InvariantError):
+                raise
+            failure(logger, "coordinator's record could not be staged", error, topic=self._name, partition=partition)
+            done(StorageError(f"{self._name}-{partition}: {error}"))
 
     def read_all(self, partition: int) -> Iterator[JournalRecord]:
         """StorageError where a batch is damaged: what stands behind it may depend on it."""

@@ -9,6 +9,7 @@ import os
 import resource
 import threading
 from collections.abc import Callable, Mapping
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.catalog import Catalog
@@ -17,13 +18,14 @@ from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.metrics import Metrics
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.purgatory import Purgatory
-from headrace.broker.reactor import Reactor, Timer
+from headrace.broker.reactor import READ, Reactor, Timer
 from headrace.broker.router import Router
 from headrace.broker.server import Server
 from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.topics import Topic, Topics
 from headrace.broker.workers import Workers
 from headrace.core.clock import Clock, SystemClock
+from headrace.core.errors import InvariantError
 from headrace.core.files import Disk, OpenFiles
 from headrace.core.settings import BrokerSettings
 from headrace.log.compaction import CompactionSettings, Compactor
@@ -45,6 +47,8 @@ PRODUCERS_INTERVAL_S: Final = 600.0
 SNAPSHOT_TIMEOUT_S: Final = 1.0
 WRITERS_MAX: Final = 4  # threads that copy large appends into the page cache
 DESCRIPTORS_WANTED: Final = 65_536
+END_S_MAX: Final = 0.005  # the end of a turn begins no further round after this long
+STOP_S_MAX: Final = 2.0  # a stop waits so long for what nobody was promised: another compression, a compaction
 LOGS_A_TURN: Final = 100  # that housekeeping looks at
 
 
@@ -176,11 +180,15 @@ class Node:
 
     def _end_of_turn(self) -> None:
         writer, purgatory, server = self.writer, self.purgatory, self.server
+        began = 0.0
         while True:
             coordination = self._coordination  # None: nobody has needed it yet
             if coordination is not None and coordination.has_gathered:
                 coordination.end_of_turn()
-            writer.end_of_turn()
+            try:
+                writer.end_of_turn()
+            except Exception as error:
+                raise _unwritten(error) from error
             if purgatory.ready:
                 purgatory.end_of_turn()
             if server.dirty:
@@ -191,6 +199,11 @@ class Node:
                 or server.dirty
                 or (coordination is not None and coordination.has_gathered)
             ):
+                break
+            if began == 0.0:
+                began = perf_counter()
+            elif perf_counter() - began > END_S_MAX:
+                self.reactor.call_soon(_nothing)  # the next turn begins at once, and serves those who have waited
                 break
         server.pool.end_of_turn()
 
@@ -240,6 +253,10 @@ class Node:
         """Until `stop`."""
         self.reactor.run()
 
+    def hear(self, descriptor: int, heard: Callable[[int], None]) -> None:
+        """Calls `heard` on the loop whenever the descriptor can be read: how a process learns of signals."""
+        self.reactor.add(descriptor, READ, heard)
+
     def stop(self) -> None:
         """From any thread, or from a signal handler."""
         self.reactor.stop()
@@ -285,8 +302,9 @@ class Node:
         self.server.stop_listening()
         self.compactor.close()
         self._compaction_process.close()
-        for workers in (self.slow_workers, self._cleaners, self._writers):
-            workers.close()
+        self.slow_workers.abandon(STOP_S_MAX)
+        self._cleaners.abandon(STOP_S_MAX)
+        self._writers.close()
         self.writer.closing = True
         self.reactor.run_pending()
         if self._coordination is not None:
@@ -321,6 +339,17 @@ class Node:
         if hasattr(self, "catalog"):
             self.catalog.close()
         self.reactor.close()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _unwritten(error: Exception) -> InvariantError:
+    """It is not known what of this turn is in the logs: going on could answer what was never written."""
+    if isinstance(error, InvariantError):
+        return error
+    return InvariantError(f"what a turn staged could not be written: {type(error).__name__}: {error}")
 
 
 def _compaction_settings(settings: BrokerSettings) -> CompactionSettings:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.reactor import Reactor
 
 if TYPE_CHECKING:
     from headrace.broker.partition import Partition
+
+
+RETRIES_PER_ROUND: Final = 64  # others are written for and answered before more are tried
 
 
 class FetchWait:
@@ -58,7 +62,9 @@ class Purgatory:
         self.count = 0
 
     def end_of_turn(self) -> None:
-        while self.ready:
-            wait = next(iter(self.ready))
-            del self.ready[wait]
-            wait.retry()
+        """Tries some of them again; who else is ready stays so."""
+        ready = self.ready
+        for wait in list(islice(ready, RETRIES_PER_ROUND)):
+            if wait in ready:  # and not cancelled meanwhile
+                del ready[wait]
+                wait.retry()

@@ -1,7 +1,9 @@
 """The event loop: one thread, one epoll, and every piece of a broker's state belongs to it.
 
-A turn is: wait, hand each ready descriptor to its owner, run what threads sent back, run timers that are due (a bounded
-number of them; the rest in the next turns), then the end-of-turn hooks (write what was staged, send what was answered).
+A turn is: wait, hand each ready descriptor to its owner, go on with what earlier turns left over (in rotation, for a
+bounded time), run what threads sent back, run timers that are due (a bounded number of them; the rest in the next
+turns), then the end-of-turn hooks (write what was staged, send what was answered). Each of these calls is contained:
+one that fails is logged, and the next one is made. Only an InvariantError ends the loop.
 Grouping by turns is what makes it fast: under load one turn serves many connections with few system calls. It is
 written by hand since a turn must have an end to hook on to, and since asyncio's handles cost as much as a whole small
 request (measured: see ../shared/performance.md).
@@ -19,12 +21,16 @@ from collections.abc import Callable
 from itertools import count
 from typing import Final
 
+from headrace.core.errors import InvariantError
+from headrace.core.telemetry import failure
+
 READ: Final = select.EPOLLIN
 WRITE: Final = select.EPOLLOUT
 BROKEN: Final = select.EPOLLHUP | select.EPOLLERR
 EVENTS_MAX: Final = 512  # per turn
 TIMERS_PER_TURN: Final = 64  # so that many that are due together do not keep connections waiting
 TIMERS_S_PER_TURN: Final = 0.005  # no further timer is begun after this long
+SOON_S_PER_TURN: Final = 0.005  # nothing more of what was left over is gone on with after this long
 CANCELLED_PER_TURN: Final = 1024  # cancelled timers taken out of the heap, which cost next to nothing each
 
 logger = logging.getLogger(__name__)
@@ -47,6 +53,7 @@ class Reactor:
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = count()
         self._from_threads: deque[Callable[[], None]] = deque()
+        self._soon: deque[Callable[[], None]] = deque()  # what goes on in the next turn, in its order
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._woken = False
         self._stopping = False
@@ -75,6 +82,11 @@ class Reactor:
         timer = Timer(callback)
         heapq.heappush(self._timers, (time.monotonic() + self._ahead_s + seconds, next(self._order), timer))
         return timer
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """In the next turn, after the descriptors that are ready then, and after those who asked before; on the loop
+        only. It is how work that is too long for one turn goes on."""
+        self._soon.append(callback)
 
     def advance(self, seconds: float) -> None:
         """Timers are due so much earlier; on the loop only. It is how a test lets hours pass."""
@@ -116,6 +128,7 @@ class Reactor:
         owners = self._owners
         hooks = self.end_of_turn
         from_threads = self._from_threads
+        soon = self._soon
         clock = time.perf_counter
         while not self._stopping:
             try:
@@ -128,21 +141,46 @@ class Reactor:
             for fd, mask in events:
                 owner = owners.get(fd)
                 if owner is not None:
-                    owner(mask)
+                    try:
+                        owner(mask)
+                    except Exception as error:
+                        _contain("event of a descriptor", error)
+            if soon:
+                self.run_soon()
             if from_threads:
                 self.run_pending()
             if self._timers:
                 self._run_timers()
             for hook in hooks:
-                hook()
+                try:
+                    hook()
+                except Exception as error:
+                    _contain("end of a turn", error)
 
     def run_pending(self) -> None:
         """What threads have sent back so far."""
         for _ in range(len(self._from_threads)):
-            self._from_threads.popleft()()
+            callback = self._from_threads.popleft()
+            try:
+                callback()
+            except Exception as error:
+                _contain("result of a thread", error)
+
+    def run_soon(self) -> None:
+        """What was left over, each once; what there is no time for stays in front for the next turn."""
+        soon = self._soon
+        began = time.perf_counter()
+        for _ in range(len(soon)):
+            callback = soon.popleft()
+            try:
+                callback()
+            except Exception as error:
+                _contain("work left over from a turn", error)
+            if time.perf_counter() - began > SOON_S_PER_TURN:
+                return
 
     def _wait_seconds(self) -> float:
-        if self._from_threads:
+        if self._from_threads or self._soon:
             return 0
         timers = self._timers
         for _ in range(CANCELLED_PER_TURN):
@@ -160,7 +198,10 @@ class Reactor:
                 return
             callback = heapq.heappop(timers)[2].callback
             if callback is not None:
-                callback()
+                try:
+                    callback()
+                except Exception as error:
+                    _contain("timer", error)
                 if time.monotonic() - began > TIMERS_S_PER_TURN:
                     return
 
@@ -168,3 +209,10 @@ class Reactor:
         self._owners.clear()
         self._epoll.close()
         os.close(self._wake_fd)
+
+
+def _contain(what: str, error: Exception) -> None:
+    """What failed has failed alone; a broken invariant guards data, and ends the broker."""
+    if isinstance(error, InvariantError):
+        raise error
+    failure(logger, f"{what} failed: the broker goes on without it", error)

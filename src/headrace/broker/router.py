@@ -10,6 +10,7 @@ from headrace.broker.connection import Connection
 from headrace.broker.handlers import TABLE, load
 from headrace.broker.handlers.fetch import FetchHandler
 from headrace.broker.handlers.produce import ProduceHandler
+from headrace.broker.steps import REQUEST_BYTES_MIN, InSteps, Steps, is_long, reading, writing
 from headrace.protocol import fetch, produce
 from headrace.protocol.framing import Chunk
 from headrace.protocol.messages import API_VERSIONS, encode_response, request_is_flexible
@@ -96,10 +97,17 @@ class Router:
             version = 0  # a client that asks for a version of the future can read this one
         else:
             at = skip_tags(data, 0) if request_is_flexible(key, version) else 0
+            if len(data) > REQUEST_BYTES_MIN and api.decode is None:
+                request = Request(key, version, correlation_id, client_id, None, connection)
+                InSteps(self._node, connection, request, reading(self._node, api, request, bytes(data), at)).begin()
+                return
             body = api.read(version, bytes(data), at)
             request = Request(key, version, correlation_id, client_id, body, connection)
         answer = api.handle(self._node, request)
         if isinstance(answer, Later):
             answer.bind(request, connection.slot(barrier=True))
+        elif isinstance(answer, Steps) or is_long(answer):
+            must_end = isinstance(answer, Steps) and answer.must_end
+            InSteps(self._node, connection, request, writing(request, answer), must_end=must_end).begin()
         else:
             connection.send(framed(encode_response(key, version, correlation_id, answer)))

@@ -1,4 +1,11 @@
-"""Accepts connections, keeps them within their bounds, and sends at the end of each turn what was answered."""
+"""Accepts connections, keeps them within their bounds, and sends at the end of each turn what was answered.
+
+The memory that clients make the broker take is one budget, `queued.max.request.bytes`: frames that have come in part,
+requests that wait or are under way, answers that a socket does not take, and what groups remember of their members
+(which counts for half of the budget at most, so that requests always have the other half). Above it, connections that
+take more than their share are not read from; far above it, only the one whose unfinished frame is the oldest is, since
+that makes room when it ends. Nothing that is under way is dropped.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +15,7 @@ import resource
 import socket
 from collections import Counter
 from collections.abc import Callable
+from time import perf_counter
 from typing import Final
 
 from headrace.broker.connection import Connection
@@ -21,6 +29,8 @@ from headrace.protocol.framing import Chunk, ChunkPool
 ACCEPTS_MAX: Final = 64  # a turn
 ACCEPT_PAUSE_S: Final = 0.1
 DESCRIPTORS_SPARE: Final = 128  # kept for the log and the rest of the broker
+SLICE_S: Final = 0.001  # a connection with more requests is served so long in a turn
+TURN_S: Final = 0.010  # in a turn that has taken this long, each connection is served one request
 TICK_SECONDS: Final = 1.0
 CROWDED_FRAME_TICKS_MAX: Final = 3
 STALLED_FRAME_TICKS_MAX: Final = 30  # a frame of which nothing more comes for so long ends its connection
@@ -41,15 +51,20 @@ class Server:
         self.dispatch: Dispatch = lambda connection, chunk, start, end: None
         self.dirty: list[Connection] = []
         self.tick = 0
+        self.clock: Callable[[], float] = perf_counter
         self.in_flight_bytes = 0  # produced, not yet written: all connections
-        self.queued_bytes_max = settings.queued_max_request_bytes
-        self.choked = False
-        self.held_bytes = 0  # memory of large frames that have come in part: all connections
+        self.held_bytes = 0  # of frames that have come in part or wait, and of answers that no socket took: likewise
+        self.group_bytes = 0  # what groups remember of their members, as far as it counts
+        self.metadata_bytes: Callable[[], int] = int  # asked for that, once a tick
+        self.room_bytes = 0  # what in_flight_bytes may be
+        self.choked = False  # more is taken than there is room for
+        self._relieving = False
+        self._budget_bytes = 0
         self._settings = settings
         self._connections: set[Connection] = set()
         self._by_address: Counter[str] = Counter()
         self._parked: list[Connection] = []
-        self._holders: dict[Connection, None] = {}  # who has such a frame, oldest first
+        self._holders: dict[Connection, None] = {}  # who has such frames, oldest first
         self._listener: socket.socket | None = None
         self.use(settings)
 
@@ -58,6 +73,8 @@ class Server:
         self._settings = settings
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - settings.open_files_max - DESCRIPTORS_SPARE
         self._connections_max = min(settings.max_connections, max(descriptors, 1))
+        self._budget_bytes = settings.queued_max_request_bytes
+        self._count_room()
         self._idle_ticks_max = max(1, settings.connections_max_idle_ms // 1000)
 
     def listen(self) -> int:
@@ -136,44 +153,71 @@ class Server:
 
     # ── bounds ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def relieved(self) -> None:
-        """What was held has been written: if it is little enough now, everybody is read from again."""
-        if self.in_flight_bytes <= self.queued_bytes_max // 2:
-            self.choked = False
-            self._go_on()
+    def slice_end(self) -> float:
+        """Until when a connection that has several requests may be served in this turn."""
+        now = self.clock()
+        return now + SLICE_S if now - self.reactor.turn_started < TURN_S else now
+
+    def _count_room(self) -> None:
+        self.room_bytes = self._budget_bytes - self.held_bytes - self.group_bytes
+        if self.in_flight_bytes > self.room_bytes:
+            self.choked = True
 
     def holds(self, connection: Connection, change: int) -> None:
-        """A connection's unfinished large frame takes more memory now, or less."""
+        """A connection's requests and answers take more memory now, or less."""
         if not change:
             return
         self.held_bytes += change
+        self._count_room()
         if connection.reader.held and not connection.closed:
             self._holders[connection] = None
         else:
-            was_first = next(iter(self._holders), None) is connection
             self._holders.pop(connection, None)
-            if was_first or self.held_bytes <= self._settings.queued_max_request_bytes:
-                self._go_on()
+        if change < 0 and self.choked:
+            self.relieved()
 
-    def may_go_on(self, connection: Connection) -> bool:
-        """While unfinished frames take too much memory, only the oldest is read on: it ends, and makes room."""
-        if self.held_bytes <= self._settings.queued_max_request_bytes:
+    def may_read(self, connection: Connection) -> bool:
+        """Asked while the broker is choked."""
+        over = self.in_flight_bytes - self.room_bytes
+        if over <= 0:
             return True
-        return next(iter(self._holders), None) is connection
+        for each in self._holders:
+            if not each.reader.waiting and not each.is_full():
+                if each is connection:
+                    return True
+                break
+        share = self._budget_bytes // (4 * max(1, len(self._connections)))
+        return over <= self._budget_bytes // 2 and connection.weight_bytes <= share
 
     def park(self, connection: Connection) -> None:
         self._parked.append(connection)
         connection.park(True)
 
-    def _go_on(self) -> None:
-        """Those who were not read from are tried again."""
+    def relieved(self) -> None:
+        """Less is taken than before: those who were not read from are looked at again, once in the next turn."""
+        if not self._relieving:
+            self._relieving = True
+            self.reactor.call_soon(self._relieve)
+
+    def _relieve(self) -> None:
+        self._relieving = False
+        if self.in_flight_bytes - self.room_bytes <= -self._budget_bytes // 4:
+            self.choked = False
         parked, self._parked = self._parked, []
         for each in parked:
-            if not each.closed:
+            if each.closed:
+                continue
+            if not self.choked or self.may_read(each):
                 each.park(False)
+            else:
+                self._parked.append(each)
 
     def _tick(self) -> None:
         self.tick += 1
+        self.group_bytes = min(self.metadata_bytes(), self._budget_bytes // 2)
+        self._count_room()
+        if self.choked:
+            self.relieved()
         for connection in list(self._connections):
             quiet = self.tick - connection.last_active
             if connection.doomed and quiet > STALLED_FRAME_TICKS_MAX:
@@ -186,7 +230,7 @@ class Server:
 
     def _patience(self, connection: Connection) -> int:
         """For how many ticks an unfinished frame may stand still: not long if others wait for its memory."""
-        if connection.reader.held and self.held_bytes > self._settings.queued_max_request_bytes:
+        if connection.reader.held and self.in_flight_bytes > self.room_bytes:
             return CROWDED_FRAME_TICKS_MAX
         return STALLED_FRAME_TICKS_MAX
 
@@ -195,8 +239,11 @@ class Server:
     def send_answers(self) -> None:
         dirty, self.dirty = self.dirty, []
         for connection in dirty:
-            if connection.flush():
-                connection.settle()
+            try:
+                if connection.flush():
+                    connection.settle()
+            except Exception as error:
+                connection.broke(error)
 
     def drop_all(self) -> None:
         for connection in list(self._connections):

@@ -3,24 +3,28 @@
 The one owner of the topic table. A change is checked, written to the catalog, done to the logs, and then
 seen, in that order, so that a crash at any point leaves a catalog whose promise the next start keeps.
 Deleting is the other way round for the same reason: logs that are gone under a topic that is still listed
-are made anew, empty.
+are made anew, empty. What takes long with many partitions is a generator that yields where others may be
+served; a topic that one of them is at cannot be changed by another meanwhile.
 """
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.broker import strays, topic_config
 from headrace.broker.answer_cache import AnswerCache
 from headrace.broker.catalog import Catalog, TopicEntry
 from headrace.broker.partition import Partition
+from headrace.broker.steps import finish
 from headrace.broker.topic_names import INTERNAL, check_collision, check_name, folded
 from headrace.core.errors import PeerError, StorageError
 from headrace.core.settings import BrokerSettings
 from headrace.log.config import LogConfig
 from headrace.log.store import LogStore
 from headrace.protocol import error_codes
+
+LOGS_PER_STEP = 4
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +65,7 @@ class Topics:
         self._by_id: dict[uuid.UUID, Topic] = {}
         self._by_wire_id: dict[bytes, Topic] = {}  # the same, as Produce and Fetch have ids on the wire
         self._by_folded: dict[str, str] = {}
+        self._changing: set[str] = set()  # topics that are made, grown or deleted in steps
         self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self.metadata_answers = AnswerCache()
         self.packs_anew = False  # some topic has a compression of its own
@@ -99,7 +104,7 @@ class Topics:
     def plan(self, name: str, partition_count: int, overrides: Mapping[str, str | None]) -> NewTopic:
         """A new topic, checked and not yet made. Raises `PeerError` with Kafka's code and words."""
         check_name(name)
-        if name in self.by_name:
+        if name in self.by_name or name in self._changing:
             raise PeerError(error_codes.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         check_collision(name, self._by_folded.get(folded(name)))
         checked = topic_config.check(overrides, self._settings)
@@ -109,24 +114,32 @@ class Topics:
         return NewTopic(name=name, id=_new_id(), partition_count=partition_count, overrides=checked)
 
     def make(self, planned: Sequence[NewTopic]) -> list[Topic | PeerError]:
+        return finish(self.make_in_steps(planned))
+
+    def make_in_steps(self, planned: Sequence[NewTopic]) -> Generator[None, None, list[Topic | PeerError]]:
         """Makes them all, with one fsync of the catalog. One whose logs cannot be made is taken back."""
         entries = [
             TopicEntry(name=new.name, id=new.id, partition_count=new.partition_count, overrides=new.overrides)
             for new in planned
         ]
-        self._record(lambda: self._catalog.put_topics(entries))
+        names = {new.name for new in planned}
+        self._changing |= names
         made: list[Topic | PeerError] = []
-        for new in planned:
-            topic = Topic(new.name, new.id, new.overrides, self._config(new.overrides))
-            try:
-                self._add_partitions(topic, new.partition_count)
-            except StorageError as error:
-                self._record(lambda name=new.name: self._catalog.delete_topics([name]))  # type: ignore[misc]
-                made.append(PeerError(error_codes.KAFKA_STORAGE_ERROR, str(error)))
-                continue
-            self._add(topic)
-            made.append(topic)
-        self.revision += 1
+        try:
+            self._record(lambda: self._catalog.put_topics(entries))
+            for new in planned:
+                topic = Topic(new.name, new.id, new.overrides, self._config(new.overrides))
+                try:
+                    yield from self._add_partitions(topic, new.partition_count)
+                except StorageError as error:
+                    self._record(lambda name=new.name: self._catalog.delete_topics([name]))  # type: ignore[misc]
+                    made.append(PeerError(error_codes.KAFKA_STORAGE_ERROR, str(error)))
+                    continue
+                self._add(topic)
+                made.append(topic)
+        finally:
+            self._changing -= names
+            self.revision += 1
         return made
 
     def create(
@@ -151,35 +164,56 @@ class Topics:
         if topic is not None:
             return topic
         check_name(name)
+        if name in self._changing:
+            raise PeerError(error_codes.LEADER_NOT_AVAILABLE, f"The topic '{name}' is being made or deleted.")
         if not allowed or not self._settings.auto_create_topics_enable or name in INTERNAL:
             why = "This server does not host this topic-partition."
             raise PeerError(error_codes.UNKNOWN_TOPIC_OR_PARTITION, why)
         return self.create(name, self._settings.num_partitions, {})
 
     def delete(self, *names: str) -> None:
-        """Deletes them all, with one fsync of the catalog."""
+        finish(self.delete_in_steps(*names))
+
+    def delete_in_steps(self, *names: str) -> Generator[None, None, None]:
+        """Deletes them all, with one fsync of the catalog. Clients see none of them from the first step on."""
         topics = [self._existing(name) for name in names]
+        self._changing.update(names)
+        try:
+            for topic in topics:
+                del self.by_name[topic.name], self._by_id[topic.id], self._by_wire_id[topic.id.bytes]
+                self._by_folded.pop(folded(topic.name), None)
+            self.revision += 1
+            for topic in topics:
+                for partition in topic.partitions:
+                    if partition.log is not None:
+                        self._store.delete(partition.log)
+                    if partition.index % LOGS_PER_STEP == 0:
+                        yield
+            self._record(lambda: self._catalog.delete_topics(names))
+        finally:
+            self._changing.difference_update(names)
+            self.revision += 1
         for topic in topics:
-            for partition in topic.partitions:
-                if partition.log is not None:
-                    self._store.delete(partition.log)
-        self._record(lambda: self._catalog.delete_topics(names))
-        for topic in topics:
-            del self.by_name[topic.name], self._by_id[topic.id], self._by_wire_id[topic.id.bytes]
-            self._by_folded.pop(folded(topic.name), None)
             self.on_deleted(topic)
-        self.revision += 1
+            yield
 
     def grow(self, name: str, total: int) -> None:
+        finish(self.grow_in_steps(name, total))
+
+    def grow_in_steps(self, name: str, total: int) -> Generator[None, None, None]:
         topic = self._existing(name)
         grown = TopicEntry(name=name, id=topic.id, partition_count=total, overrides=topic.overrides)
-        self._record(lambda: self._catalog.put_topics([grown]))
+        self._changing.add(name)
         try:
-            self._add_partitions(topic, total)
-        except StorageError as error:
-            self._record(lambda: self._catalog.put_topics([topic.entry()]))
-            raise PeerError(error_codes.KAFKA_STORAGE_ERROR, str(error)) from error
-        self.revision += 1
+            self._record(lambda: self._catalog.put_topics([grown]))
+            try:
+                yield from self._add_partitions(topic, total)
+            except StorageError as error:
+                self._record(lambda: self._catalog.put_topics([topic.entry()]))
+                raise PeerError(error_codes.KAFKA_STORAGE_ERROR, str(error)) from error
+        finally:
+            self._changing.discard(name)
+            self.revision += 1
 
     def alter(self, name: str, overrides: Mapping[str, str | None], *, validate_only: bool = False) -> None:
         """Replaces all that the topic sets itself."""
@@ -209,6 +243,9 @@ class Topics:
         if topic is None:
             why = f"The topic '{name}' does not exist."
             raise PeerError(error_codes.UNKNOWN_TOPIC_OR_PARTITION, why)
+        if name in self._changing:
+            why = f"The topic '{name}' is being changed by another request; try again when that is answered."
+            raise PeerError(error_codes.REQUEST_TIMED_OUT, why)
         return topic
 
     def _record(self, write: Callable[[], None]) -> None:
@@ -252,13 +289,15 @@ class Topics:
                     _log.error("%s-%d is offline: %s", topic.name, index, error)
             topic.partitions.append(Partition(topic.name, topic.id, index, log))
 
-    def _add_partitions(self, topic: Topic, total: int) -> None:
+    def _add_partitions(self, topic: Topic, total: int) -> Generator[None, None, None]:
         """All of them, or `StorageError` and none."""
         added: list[Partition] = []
         try:
             for index in range(len(topic.partitions), total):
                 log = self._store.create(topic.name, index, topic.id, topic.config)
                 added.append(Partition(topic.name, topic.id, index, log))
+                if index % LOGS_PER_STEP == 0:
+                    yield
         except StorageError:
             for partition in added:
                 if partition.log is not None:

@@ -4,6 +4,7 @@ A job must not touch a broker's state: it works on descriptors and bytes that we
 """
 
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 
@@ -50,6 +51,17 @@ class Workers:
         if self._started:
             for thread in self._threads:
                 thread.join()
+
+    def abandon(self, wait_s_max: float) -> None:
+        """Without the jobs that have not begun; one that does not end in time is left to itself."""
+        while not self._queue.empty():
+            self._queue.get()
+        for _ in self._threads:
+            self._queue.put(None)
+        if self._started:
+            deadline = time.monotonic() + wait_s_max
+            for thread in self._threads:
+                thread.join(max(0.0, deadline - time.monotonic()))
 
 
 class _Back:

@@ -125,12 +125,25 @@ def _stopped_by_signals(node: "Node") -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         node.stop()
 
+    # Python runs a handler between two steps of interpreted code, and a busy loop of compiled code has none: so a
+    # signal also writes a byte that the loop reads, in a function that is never compiled.
+    heard, told = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    node.hear(heard, lambda _: _drain(heard))
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    told_before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
     try:
         yield
     finally:
+        signal.set_wakeup_fd(told_before)
         for number, handler in before.items():
             signal.signal(number, handler)
+        os.close(heard)
+        os.close(told)
+
+
+def _drain(pipe: int) -> None:
+    with suppress(BlockingIOError):
+        os.read(pipe, 64)
 
 
 @contextmanager

@@ -287,7 +287,7 @@ class ConsumerGroups:
         alarm.set(group.deadlines.wake_ms, self._table.now().ms)
 
     def _new_alarm(self, group_id: str) -> Alarm:
-        alarm = self._alarms[group_id] = Alarm(self._table.call_later, lambda: self._wake(group_id))
+        alarm = self._alarms[group_id] = Alarm(self._table.call_later, lambda: self._wake(group_id), group_id)
         return alarm
 
     def _wake(self, group_id: str) -> None:

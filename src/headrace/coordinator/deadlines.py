@@ -4,11 +4,18 @@ Deadlines are in milliseconds of a clock that never jumps; a session must not en
 """
 
 import heapq
+import logging
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
+from headrace.core.errors import InvariantError
+from headrace.core.telemetry import failure
+
+logger = logging.getLogger(__name__)
+
 NEVER: Final = 1 << 62
 DEADLINES_PER_TURN: Final = 64  # of one group; other connections are served before the next ones
+RETRY_S: Final = 1.0  # after a failure of ours
 STALE_MAX: Final = 64  # entries of a heap that may be out of date, beyond as many as there are deadlines
 
 
@@ -114,7 +121,8 @@ CallLater = Callable[[float, Callable[[], None]], Timer]
 class Alarm:
     """One timer for all the deadlines of a machine. It may ring too early, never too late; who is woken looks again."""
 
-    def __init__(self, call_later: CallLater, ring: Callable[[], None]) -> None:
+    def __init__(self, call_later: CallLater, ring: Callable[[], None], group_id: str = "") -> None:
+        self._group_id = group_id  # for the log
         self._call_later = call_later
         self._ring = ring
         self._at_ms = NEVER
@@ -137,4 +145,10 @@ class Alarm:
     def _fire(self) -> None:
         self._timer = None
         self._at_ms = NEVER
-        self._ring()
+        try:
+            self._ring()
+        except Exception as error:
+            if isinstance(error, InvariantError):
+                raise
+            failure(logger, "group failed at a deadline: it is tried again", error, group=self._group_id)
+            self._timer = self._call_later(RETRY_S, self._fire)

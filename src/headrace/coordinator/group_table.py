@@ -120,7 +120,7 @@ class GroupTable:
         alarm.set(wake_ms, now.ms)
 
     def _new_alarm(self, group_id: str) -> Alarm:
-        alarm = self._alarms[group_id] = Alarm(self.call_later, lambda: self._wake(group_id))
+        alarm = self._alarms[group_id] = Alarm(self.call_later, lambda: self._wake(group_id), group_id)
         return alarm
 
     def _wake(self, group_id: str) -> None:

@@ -20,8 +20,10 @@ class OffsetExpiry:
 
     def sweep_again_and_again(self) -> None:
         def sweep() -> None:
-            self.sweep()
-            self.sweep_again_and_again()
+            try:
+                self.sweep()
+            finally:
+                self.sweep_again_and_again()
 
         self._table.call_later(self._table.settings.offsets_retention_check_interval_ms / 1000, sweep)
 

@@ -35,5 +35,9 @@ class StorageError(HeadraceError):
     """A disk that fails. What it holds is offline; the rest goes on."""
 
 
+class AnswerError(HeadraceError):
+    """An answer that cannot be written as the protocol has it: our bug, and it fails that one request."""
+
+
 class InvariantError(HeadraceError):
     """A state that must not exist. Never caught."""

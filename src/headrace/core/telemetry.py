@@ -6,6 +6,7 @@ that repeats is written a few times and then counted: a hostile peer cannot fill
 
 import json as _json
 import logging
+import os
 import time
 from collections.abc import Callable
 from typing import Any, TextIO
@@ -21,6 +22,16 @@ def event(logger: logging.Logger, level: int, message: str, /, **fields: object)
     """Logs `message`, a constant, with what varies as fields: repeated messages are told by their text."""
     if logger.isEnabledFor(level):
         logger.log(level, message, extra={"fields": fields})
+
+
+def failure(logger: logging.Logger, message: str, error: BaseException, /, **fields: object) -> None:
+    """Something of ours failed and is contained: one line that says what and where; the traceback is for `--debug`."""
+    at, place = error.__traceback__, ""
+    while at is not None:
+        place = f"{os.path.basename(at.tb_frame.f_code.co_filename)}:{at.tb_lineno}"
+        at = at.tb_next
+    event(logger, logging.ERROR, message, **fields, error=f"{type(error).__name__}: {error}", at=place)
+    logger.debug("where it failed", exc_info=error)
 
 
 def configure_logging(level: str = "warning", json: bool = False, stream: TextIO | None = None) -> None:

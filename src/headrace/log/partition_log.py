@@ -20,7 +20,7 @@ from headrace.core.files import OpenFile, OpenFiles
 from headrace.log import time_lookup
 from headrace.log.admission import UNCHECKED, check_records, settle_time, too_large
 from headrace.log.config import NEVER, LogConfig
-from headrace.log.group import Group, Waiter
+from headrace.log.group import Group, Waiter, tell
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.producer_state import ProducerState
 from headrace.log.reader import LogReader, Run
@@ -383,8 +383,7 @@ class PartitionLog:
     def publish(self, group: Group) -> None:
         """The group may be seen, and those who wait for it are answered."""
         self.high_watermark = group.end_offset
-        for waiter in group.waiters:
-            waiter.done(self, None)
+        tell(group.waiters, self, None)
         if self.on_visible is not None:
             self.on_visible()
 
@@ -406,8 +405,7 @@ class PartitionLog:
         self.active.reserved = self.active.size
         self.next_offset = self.end_offset
         for group in groups:
-            for waiter in group.waiters:
-                waiter.done(self, error)
+            tell(group.waiters, self, error)
 
     def _drop_unwritten(self, segment: Segment) -> None:
         segment.deleted = True
@@ -476,8 +474,7 @@ class PartitionLog:
     def flush_failed(self, error: Exception) -> None:
         waiting, self._flush_waiting = self._flush_waiting, []
         for group in waiting:
-            for waiter in group.waiters:
-                waiter.done(self, error)
+            tell(group.waiters, self, error)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -10,7 +10,7 @@ objects and not closures, since compiled code calls a method of its own at a fra
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -42,6 +42,15 @@ class Reader:
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
         raise NotImplementedError
+
+    @property
+    def has_array(self) -> bool:
+        return False
+
+    def steps(self, data: bytes, at: int) -> Generator[None, None, tuple[Any, int]]:
+        """The same, with a pause after each item of an array: for requests that are long."""
+        yield
+        return self.read(data, at)
 
 
 def compile_reader(schema: type[Any]) -> Reader:
@@ -85,6 +94,21 @@ class _Entity(Reader):
                 at += 1
             else:
                 at = self._read_tags(data, at, values)
+        return SimpleNamespace(**values), at
+
+    @property
+    def has_array(self) -> bool:
+        return any(reader.has_array for _, reader in self._plain)
+
+    def steps(self, data: bytes, at: int) -> Generator[None, None, tuple[Any, int]]:
+        values = self._absent.copy()
+        for name, reader in self._plain:
+            if reader.has_array:
+                values[name], at = yield from reader.steps(data, at)
+            else:
+                values[name], at = reader.read(data, at)
+        if self._flexible:
+            at = self._read_tags(data, at, values)
         return SimpleNamespace(**values), at
 
     def _read_tags(self, data: bytes, at: int, values: dict[str, Any]) -> int:
@@ -141,23 +165,48 @@ class _Array(Reader):
         self._flexible = flexible
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
-        if self._flexible:
-            count, at = read_uvarint(data, at)
-            count -= 1
-        else:
-            count, at = _read_int(_INT32, data, at, 4)
+        count, at = self._read_count(data, at)
         if count < 0:
-            if self._nullable:
-                return None, at
-            raise ValueError(f"{self._name} is null at byte {at}, where a list must stand")
-        if count * self._item_bytes_min > len(data) - at:
-            raise ValueError(f"{self._name} claims {count} items at byte {at}, only {len(data) - at} bytes are left")
+            return None, at
         item = self._item
         items = []
         for _ in range(count):
             value, at = item.read(data, at)
             items.append(value)
         return tuple(items), at
+
+    @property
+    def has_array(self) -> bool:
+        return True
+
+    def steps(self, data: bytes, at: int) -> Generator[None, None, tuple[Any, int]]:
+        count, at = self._read_count(data, at)
+        if count < 0:
+            return None, at
+        item = self._item
+        nested = item.has_array
+        items = []
+        for _ in range(count):
+            if nested:
+                value, at = yield from item.steps(data, at)
+            else:
+                value, at = item.read(data, at)
+            items.append(value)
+            yield
+        return tuple(items), at
+
+    def _read_count(self, data: bytes, at: int) -> tuple[int, int]:
+        """Negative: null."""
+        if self._flexible:
+            count, at = read_uvarint(data, at)
+            count -= 1
+        else:
+            count, at = _read_int(_INT32, data, at, 4)
+        if count < 0 and not self._nullable:
+            raise ValueError(f"{self._name} is null at byte {at}, where a list must stand")
+        if count * self._item_bytes_min > len(data) - at:
+            raise ValueError(f"{self._name} claims {count} items at byte {at}, only {len(data) - at} bytes are left")
+        return count, at
 
 
 class _NullableEntity(Reader):

@@ -5,12 +5,12 @@ may hold more keys than the version has fields: those are dropped, so that one h
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from headrace.core.errors import InvariantError
+from headrace.core.errors import AnswerError, InvariantError
 from headrace.protocol.message_fields import Default, SchemaField, schema_fields
 
 _ZERO_UUID: Final = bytes(16)
@@ -27,6 +27,15 @@ def write_uvarint(out: bytearray, value: int) -> None:
 class Writer:
     def write(self, out: bytearray, value: Any) -> None:
         raise NotImplementedError
+
+    @property
+    def has_array(self) -> bool:
+        return False
+
+    def steps(self, out: bytearray, value: Any) -> Iterator[None]:
+        """The same, with a pause after each item of an array: for answers that may be long."""
+        self.write(out, value)
+        yield
 
 
 Tagged = tuple[int, str, Writer, bytes]  # tag, name, writer, the default as it would be written
@@ -60,8 +69,27 @@ class _Entity(Writer):
         for name, default, writer in self._plain:
             given = body.get(name, default)
             if given is Default.ABSENT:
-                raise InvariantError(f"{self._where}: field {name} was not given and has no default")
+                raise AnswerError(f"{self._where}: field {name} was not given and has no default")
             writer.write(out, given)
+        if self._tagged:
+            self._write_tags(out, body)
+        elif self._flexible:
+            out.append(0)
+
+    @property
+    def has_array(self) -> bool:
+        return any(writer.has_array for _, _, writer in self._plain)
+
+    def steps(self, out: bytearray, value: Any) -> Iterator[None]:
+        body: Mapping[str, Any] = value
+        for name, default, writer in self._plain:
+            given = body.get(name, default)
+            if given is Default.ABSENT:
+                raise AnswerError(f"{self._where}: field {name} was not given and has no default")
+            if writer.has_array:
+                yield from writer.steps(out, given)
+            else:
+                writer.write(out, given)
         if self._tagged:
             self._write_tags(out, body)
         elif self._flexible:
@@ -142,18 +170,38 @@ class _Array(Writer):
         self._flexible = flexible
 
     def write(self, out: bytearray, value: Any) -> None:
+        self._write_count(out, value)
+        if value is not None:
+            item = self._item
+            for each in value:
+                item.write(out, each)
+
+    @property
+    def has_array(self) -> bool:
+        return True
+
+    def steps(self, out: bytearray, value: Any) -> Iterator[None]:
+        self._write_count(out, value)
+        if value is None:
+            return
+        item = self._item
+        nested = item.has_array
+        for each in value:
+            if nested:
+                yield from item.steps(out, each)
+            else:
+                item.write(out, each)
+            yield
+
+    def _write_count(self, out: bytearray, value: Any) -> None:
         if value is None:
             if not self._nullable:
-                raise InvariantError(f"{self._name} must not be null")
+                raise AnswerError(f"{self._name} must not be null")
             out += _NULL if self._flexible else b"\xff\xff\xff\xff"
-            return
-        if self._flexible:
+        elif self._flexible:
             write_uvarint(out, len(value) + 1)
         else:
             out += _INT32(len(value))
-        item = self._item
-        for each in value:
-            item.write(out, each)
 
 
 class _NullableEntity(Writer):
@@ -181,7 +229,7 @@ class _Sized(Writer):
         size = self._length_bytes
         if value is None:
             if not self._nullable:
-                raise InvariantError(f"{self._name} must not be null")
+                raise AnswerError(f"{self._name} must not be null")
             out += b"\xff" * size if size else _NULL
             return
         encoded = value.encode() if self._is_text else value

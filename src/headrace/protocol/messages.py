@@ -10,7 +10,7 @@ here knows what a message means, and no other module imports kio.
 import functools
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any, Final, cast
 
 from headrace.protocol.message_fields import SchemaField, schema_fields
@@ -49,10 +49,36 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Body)
     return bytes(out)
 
 
+def decode_request_in_steps(api_key: int, version: int, data: bytes, offset: int) -> Generator[None, None, Any]:
+    """`decode_request` of a long request, with a pause after each item of an array."""
+    reader: Reader = _request_reader(api_key, version)
+    body, _ = yield from reader.steps(data, offset)
+    return body
+
+
+def encode_response_in_steps(
+    api_key: int, version: int, correlation_id: int, body: Mapping[str, object]
+) -> Generator[None, None, bytes]:
+    """`encode_response` of an answer that may be long, with a pause after each item of an array."""
+    out = bytearray(_CORRELATION_ID(correlation_id))
+    writer, header_has_tags = _response_writer(api_key, version)
+    if header_has_tags:
+        out.append(0)
+    yield from writer.steps(out, body)
+    return bytes(out)
+
+
 def encode_body(api_key: int, version: int, body: Mapping[str, object]) -> bytes:
     """The body alone: what a handler keeps to give the same answer again."""
     out = bytearray()
     _response_writer(api_key, version)[0].write(out, body)
+    return bytes(out)
+
+
+def encode_body_in_steps(api_key: int, version: int, body: Mapping[str, object]) -> Generator[None, None, bytes]:
+    """`encode_body` of one that may be long, with a pause after each item of an array."""
+    out = bytearray()
+    yield from _response_writer(api_key, version)[0].steps(out, body)
     return bytes(out)
 
 

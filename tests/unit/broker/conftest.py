@@ -8,6 +8,7 @@ import pytest
 from headrace.broker.api import Later, Request
 from headrace.broker.handlers import load_all
 from headrace.broker.node import Node
+from headrace.broker.steps import Steps, finish
 from headrace.core.clock import ManualClock
 from headrace.core.settings import BrokerSettings
 from headrace.protocol import messages
@@ -49,6 +50,8 @@ def ask(node, api_key, version=None, **body):
     decoded = api.read(version, bytes(sent), 0)
     answer = api.handle(node, Request(api_key, version, 1, "test", decoded, None))
     assert not isinstance(answer, Later)
+    if isinstance(answer, Steps):
+        answer = finish(answer.body)
     if not isinstance(answer, bytes):
         assert_fields_are_known(answer, api)
     received = messages.encode_response(api_key, version, 1, answer)

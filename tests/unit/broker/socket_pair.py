@@ -64,23 +64,36 @@ class Pair:
             raise InvariantError(rest)
 
     def turn(self):
+        self.reactor.turn_started = self.server.clock()
         for fd, mask in self.reactor._epoll.poll(0):
             owner = self.reactor._owners.get(fd)
             if owner is not None:
                 owner(mask)
+        self.reactor.run_soon()
+        self.send()
+        self.server.pool.end_of_turn()
+
+    def send(self):
         while self.server.dirty:
             self.server.send_answers()
-        self.server.pool.end_of_turn()
+
+    def settle(self):
+        """Turns until nothing goes on by itself."""
+        self.turn()
+        while self.reactor._soon:
+            self.turn()
 
     def ask(self, *words):
         """All of them in one piece, then a turn."""
         self.client.sendall(b"".join(framed(word.encode()) for word in words))
-        self.turn()
+        self.settle()
 
     def answer(self, name, parts=None):
         self.slots.pop(name).answer([framed(name.encode())] if parts is None else parts)
-        while self.server.dirty:
-            self.server.send_answers()
+        self.send()
+        while self.reactor._soon:
+            self.reactor.run_soon()
+            self.send()
 
     def read(self, bytes_max=1 << 20):
         """What has come so far."""
@@ -96,9 +109,9 @@ class Pair:
 
     def answers(self):
         """The answers that are whole, as words."""
-        self.turn()
+        self.settle()
         while self.read():
-            self.turn()
+            self.settle()
         found, data = [], self.received
         while len(data) >= 4:
             size = struct.unpack(">i", data[:4])[0]

@@ -333,7 +333,9 @@ def test_the_same_question_is_answered_from_the_cache_until_something_changes(no
     from headrace.broker.handlers import metadata as handler
 
     calls = []
-    monkeypatch.setattr(handler, "encode_body", lambda *a, real=handler.encode_body: calls.append(1) or real(*a))
+    monkeypatch.setattr(
+        handler, "encode_body_in_steps", lambda *a, real=handler.encode_body_in_steps: calls.append(1) or real(*a)
+    )
     client.create(node, "x")
     assert metadata(by_name("x")) == metadata(by_name("x"))
     assert len(calls) == 1

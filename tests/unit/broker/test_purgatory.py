@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.broker.partition import Partition
-from headrace.broker.purgatory import FetchWait, Purgatory
+from headrace.broker.purgatory import RETRIES_PER_ROUND, FetchWait, Purgatory
 from headrace.broker.reactor import Timer
 
 
@@ -170,8 +170,20 @@ def test_a_fetch_that_is_woken_while_others_are_tried_is_tried_in_the_same_turn(
     first.wait._attempt = lambda last: grow(partitions[1]) or True
     grow(partitions[0])
     purgatory.end_of_turn()
+    assert list(purgatory.ready) == [second.wait], "the end of the turn has another round for it"
+    purgatory.end_of_turn()
     assert second.attempts == [False]
     assert purgatory.ready == {}
+
+
+def test_of_many_fetches_that_are_woken_together_some_are_tried_in_each_round(purgatory):
+    partition = made()
+    fetches = [Fetch(purgatory, [partition]) for _ in range(RETRIES_PER_ROUND + 5)]
+    grow(partition)
+    purgatory.end_of_turn()
+    assert sum(len(fetch.attempts) for fetch in fetches) == RETRIES_PER_ROUND
+    purgatory.end_of_turn()
+    assert [fetch.attempts for fetch in fetches] == [[False]] * len(fetches)
 
 
 def test_those_who_wait_for_a_log_that_goes_offline_are_told(purgatory):

@@ -39,6 +39,9 @@ class FakeNode:
         if self.run_error:
             raise self.run_error
 
+    def hear(self, descriptor: int, heard: Any) -> None:
+        """No loop, and so nothing that could miss a signal."""
+
     def stop(self) -> None:
         self._stopped.set()
 

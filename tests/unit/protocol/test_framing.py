@@ -296,12 +296,93 @@ def test_a_large_frame_grows_with_what_arrives(monkeypatch):
         have += size
         assert reader.received(size) == []
         room = len(reader._frame.data)
+        if room > framing.MAPPED_BYTES_MIN:  # all of it at once, and none of it is memory before it is written to
+            assert (room, reader.held) == (50 << 20, have)
+            continue
         assert room <= max(4096, 4 * have, framing.FIRST_BUFFER_BYTES if have >= framing.EARNEST_BYTES else 0)
         assert reader.held == (room if room > framing.HELD_BYTES_MIN else 0)
+    assert len(reader._frame.data) == 50 << 20
     assert len(chunks) > 2
     assert [chunk.pins for chunk in chunks] == [0] * (len(chunks) - 1) + [1]  # those that became too small are free
     reader.close()
     assert reader.held == chunks[-1].pins == 0
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    payloads=PAYLOADS,
+    sizes=st.lists(PIECES, min_size=1, max_size=20),
+    per_cut=st.sampled_from([1, 2, 3]),
+    handled=st.lists(st.integers(0, 3), min_size=1, max_size=10),
+)
+def test_frames_that_must_wait_come_later_in_their_order_and_leave_the_arena_to_others(
+    payloads, sizes, per_cut, handled
+):
+    """After some of the frames that were cut the rest is put back, time and again; another connection reads meanwhile,
+    over whatever of the arena is not pinned."""
+    was, framing.FRAMES_PER_CUT = framing.FRAMES_PER_CUT, per_cut
+    pool = ChunkPool()
+    wire, other = Wire(pool, payloads), FrameReader(pool, SIZE_MAX)
+    reader, seen = wire.reader, []
+    handles = itertools.cycle(handled) if any(handled) else itertools.repeat(1)
+
+    def serve(frames):
+        count = next(handles)
+        for chunk, start, end in frames[:count]:
+            seen.append(bytes(chunk.view[start:end]))
+            chunk.unpin()
+        if count < len(frames) or reader.waiting:
+            reader.keep(min(count, len(frames)))
+        pool.end_of_turn()
+        target = other.target()
+        target[:] = b"#" * len(target)
+
+    try:
+        for wanted in itertools.cycle(sizes):
+            if not wire.left:
+                break
+            target = reader.target()
+            size = min(wanted, len(target), len(wire.left))
+            target[:size] = wire.left[:size]
+            wire.left = wire.left[size:]
+            serve(reader.received(size))
+            while reader.waiting:
+                serve(reader.cut())
+    finally:
+        framing.FRAMES_PER_CUT = was
+    assert seen == payloads
+    assert reader.held == 0
+    assert not reader.unfinished
+    assert pool.arena.pins == 0
+
+
+def test_no_more_frames_are_cut_at_a_time_than_the_bound(monkeypatch):
+    monkeypatch.undo()
+    pool = ChunkPool()
+    reader = FrameReader(pool, SIZE_MAX)
+    data = framed(b"") * 1000
+    reader.target()[: len(data)] = data
+    counts = [len(reader.received(len(data)))]
+    while reader.waiting:
+        counts.append(len(reader.cut()))
+    assert max(counts) == framing.FRAMES_PER_CUT
+    assert sum(counts) == 1000
+
+
+def test_what_waits_counts_as_held_and_is_let_go(monkeypatch):
+    monkeypatch.undo()
+    pool = ChunkPool()
+    reader = FrameReader(pool, SIZE_MAX)
+    data = framed(b"x" * 1000) * 100
+    reader.target()[: len(data)] = data
+    reader.received(len(data))
+    reader.keep(0)
+    assert len(data) <= reader.held <= 2 * len(data)
+    assert pool.arena.pins == 0
+    reader.cut()
+    reader.drop(0)
+    assert reader.held == 0
+    assert not reader.waiting
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 200])

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 
-from headrace.core.errors import InvariantError
+from headrace.core.errors import AnswerError
 from headrace.protocol import error_codes, messages
 from headrace.protocol.message_fields import schema_fields
 from headrace.protocol.message_reader import compile_reader
@@ -189,7 +189,7 @@ def test_fields_that_the_version_lacks_are_dropped():
 
 
 def test_a_field_without_default_that_is_not_given_is_our_bug():
-    with pytest.raises(InvariantError, match="producer_epoch"):
+    with pytest.raises(AnswerError, match="producer_epoch"):
         messages.encode_response(22, 0, 1, {"error_code": 0, "producer_id": 1})
 
 

@@ -6,7 +6,7 @@ v2 is flexible. Kafka keeps it for old clients; IncrementalAlterConfigs is the o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Request
@@ -18,14 +18,20 @@ from headrace.broker.handlers.config_resources import (
     check_change,
     count_resources,
 )
+from headrace.broker.steps import Steps, stepped
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import INVALID_REQUEST
+from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
 
-def handle(node: Node, request: Request) -> Mapping[str, object]:
+def handle(node: Node, request: Request) -> Body | Steps:
+    return stepped(_answer_all(node, request), len(request.body.resources), must_end=True)
+
+
+def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
     resources = request.body.resources
     counts = count_resources(resources)
     responses = []
@@ -36,6 +42,7 @@ def handle(node: Node, request: Request) -> Mapping[str, object]:
             responses.append(answer(resource, None))
         except PeerError as error:
             responses.append(answer(resource, error))
+        yield
     return {"responses": responses}
 
 

@@ -5,24 +5,32 @@ v1 tells which protocol a member speaks.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.describe_groups import ON_GROUP
 from headrace.broker.handlers.operations import NOT_ASKED
-from headrace.broker.handlers.soon import Body
+from headrace.broker.steps import Steps, stepped
 from headrace.protocol.error_codes import NONE
+from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
 
-def handle(node: Node, request: Request) -> Body:
+def handle(node: Node, request: Request) -> Body | Steps:
+    return stepped(_answer(node, request), len(request.body.group_ids))
+
+
+def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     asked = request.body.include_authorized_operations
     groups = []
-    for group in node.groups.consumer_describe(request.body.group_ids):
+    for group_id in request.body.group_ids:
+        group = node.groups.consumer_describe([group_id])[0]
         told = asked and group["error_code"] == NONE
         groups.append({**group, "authorized_operations": ON_GROUP if told else NOT_ASKED})
+        yield
     return {"groups": groups}
 
 

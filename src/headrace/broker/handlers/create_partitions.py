@@ -7,13 +7,14 @@ partition. An internal topic does not grow, unlike in Kafka: its partitions say 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.assignment import check_replicas
 from headrace.broker.handlers.create_topics import PARTITIONS_A_REQUEST_MAX
+from headrace.broker.steps import Steps
 from headrace.broker.topic_names import OFFSETS_TOPIC, check_not_internal
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
@@ -25,12 +26,17 @@ from headrace.protocol.error_codes import (
     REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
 
-def handle(node: Node, request: Request) -> Mapping[str, object]:
+def handle(node: Node, request: Request) -> Body | Steps:
+    return Steps(_answer(node, request), must_end=True)
+
+
+def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     body = request.body
     counts = Counter(topic.name for topic in body.topics)
     results: dict[str, Mapping[str, object]] = {}
@@ -44,7 +50,7 @@ def handle(node: Node, request: Request) -> Mapping[str, object]:
                 raise PeerError(REQUEST_TIMED_OUT, "")
             _check(node, topic)
             if not body.validate_only:
-                node.topics.grow(topic.name, topic.count)
+                yield from node.topics.grow_in_steps(topic.name, topic.count)
             results[topic.name] = {"name": topic.name, "error_code": NONE, "error_message": None}
         except PeerError as error:
             message = error.message or None

@@ -8,13 +8,14 @@ each partition.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Request
 from headrace.broker.config_view import ConfigView
 from headrace.broker.handlers.assignment import check_replicas
+from headrace.broker.steps import Steps, stepped
 from headrace.broker.topics import NewTopic
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
@@ -26,6 +27,7 @@ from headrace.protocol.error_codes import (
     POLICY_VIOLATION,
     REQUEST_TIMED_OUT,
 )
+from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -33,7 +35,12 @@ if TYPE_CHECKING:
 PARTITIONS_A_REQUEST_MAX = 10_000  # as Kafka; more would also hold up the event loop
 
 
-def handle(node: Node, request: Request) -> Mapping[str, object]:
+def handle(node: Node, request: Request) -> Body | Steps:
+    count = sum(max(1, topic.num_partitions, len(topic.assignments)) for topic in request.body.topics)
+    return stepped(_answer(node, request), count, must_end=True)
+
+
+def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     body = request.body
     counts = Counter(topic.name for topic in body.topics)
     answers: dict[str, Mapping[str, object]] = {}
@@ -53,12 +60,15 @@ def handle(node: Node, request: Request) -> Mapping[str, object]:
             answers[topic.name] = {}
         except PeerError as error:
             answers[topic.name] = _refused(topic.name, error)
+        yield
     if partition_count > PARTITIONS_A_REQUEST_MAX:
         too_many = PeerError(POLICY_VIOLATION, "Excessively large number of partitions per request.")
         return {"topics": [_refused(name, too_many) for name in answers]}
     view = ConfigView(node.dynamic_settings) if request.version >= 5 else None
-    for new, problem in zip(planned, _make(node, planned, body.validate_only), strict=True):
+    problems = yield from _make(node, planned, body.validate_only)
+    for new, problem in zip(planned, problems, strict=True):
         answers[new.name] = _made(new, view) if problem is None else _refused(new.name, problem)
+        yield
     return {"topics": list(answers.values())}
 
 
@@ -110,14 +120,24 @@ def _check_assignments(topic: Any, node_id: int) -> None:
         raise PeerError(INVALID_REPLICA_ASSIGNMENT, why)
 
 
-def _make(node: Node, planned: list[NewTopic], validate_only: bool) -> list[PeerError | None]:
+def _make(node: Node, planned: list[NewTopic], validate_only: bool) -> Generator[None, None, list[PeerError | None]]:
+    problems: list[PeerError | None] = [None] * len(planned)
     if validate_only or not planned:
-        return [None] * len(planned)
+        return problems
+    free = []  # another request may have made some since they were planned
+    for at, new in enumerate(planned):
+        try:
+            node.topics.plan(new.name, new.partition_count, new.overrides)
+            free.append(at)
+        except PeerError as error:
+            problems[at] = error
     try:
-        made = node.topics.make(planned)
+        made = yield from node.topics.make_in_steps([planned[at] for at in free])
     except PeerError as error:
-        return [error] * len(planned)
-    return [result if isinstance(result, PeerError) else None for result in made]
+        made = [error] * len(free)
+    for at, result in zip(free, made, strict=True):
+        problems[at] = result if isinstance(result, PeerError) else None
+    return problems
 
 
 def _made(new: NewTopic, view: ConfigView | None) -> Mapping[str, object]:

@@ -6,11 +6,12 @@ nothing is waited for, and the time limit never strikes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.leadership import usable_log
+from headrace.broker.steps import Steps, stepped
 from headrace.core.errors import PeerError, StorageError
 from headrace.protocol.error_codes import (
     INVALID_TOPIC_EXCEPTION,
@@ -18,12 +19,18 @@ from headrace.protocol.error_codes import (
     NONE,
     POLICY_VIOLATION,
 )
+from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
 
-def handle(node: Node, request: Request) -> Mapping[str, object]:
+def handle(node: Node, request: Request) -> Body | Steps:
+    count = sum(len(topic.partitions) for topic in request.body.topics)
+    return stepped(_answer(node, request), count, must_end=True)
+
+
+def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     topics = []
     for topic in request.body.topics:
         answers = {}
@@ -34,6 +41,7 @@ def handle(node: Node, request: Request) -> Mapping[str, object]:
                 "low_watermark": start_offset,
                 "error_code": code,
             }
+            yield
         topics.append({"name": topic.name, "partitions": list(answers.values())})
     return {"topics": topics}
 

@@ -7,12 +7,13 @@ deleted, unlike in Kafka: the state of every group or every open transaction wou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headrace.broker.api import Api, Request
+from headrace.broker.steps import Steps
 from headrace.broker.topic_names import check_not_internal
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
@@ -23,6 +24,7 @@ from headrace.protocol.error_codes import (
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -30,7 +32,11 @@ if TYPE_CHECKING:
 Asked = tuple[str | None, UUID | None]  # name, id
 
 
-def handle(node: Node, request: Request) -> Mapping[str, object]:
+def handle(node: Node, request: Request) -> Body | Steps:
+    return Steps(_answer_all(node, request), must_end=True)
+
+
+def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
     body = request.body
     asked: list[Asked]
     if request.version >= 6:
@@ -65,7 +71,7 @@ def handle(node: Node, request: Request) -> Mapping[str, object]:
         except PeerError as error:
             answers[shown] = error
     try:
-        node.topics.delete(*(name for name, _ in doomed if name is not None))
+        yield from node.topics.delete_in_steps(*(name for name, _ in doomed if name is not None))
     except PeerError as error:
         answers |= dict.fromkeys(doomed, error)
     return {"responses": [_answer(shown, error) for shown, error in answers.items()]}

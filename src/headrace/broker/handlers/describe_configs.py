@@ -6,7 +6,7 @@ answer; an empty one does not. The broker resource with an empty name shows what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker import loggers
@@ -15,15 +15,21 @@ from headrace.broker.config_view import BROKER_LOGGER as LOGGER_SOURCE
 from headrace.broker.config_view import ConfigEntry, ConfigView
 from headrace.broker.handlers import config_resources
 from headrace.broker.handlers.malformed import MALFORMED
+from headrace.broker.steps import FEW, Steps, stepped
 from headrace.broker.topic_names import check_name
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import INVALID_REQUEST, NONE, UNKNOWN_TOPIC_OR_PARTITION
+from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
 
-def handle(node: Node, request: Request) -> Mapping[str, object]:
+def handle(node: Node, request: Request) -> Body | Steps:
+    return stepped(_answer(node, request), FEW * len(request.body.resources))
+
+
+def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     body = request.body
     documentation = bool(getattr(body, "include_documentation", False))
     view = ConfigView(node.dynamic_settings)
@@ -38,6 +44,7 @@ def handle(node: Node, request: Request) -> Mapping[str, object]:
             results.append(result | {"error_code": NONE, "error_message": "", "configs": configs})
         except PeerError as error:
             results.append(result | {"error_code": error.code, "error_message": error.message, "configs": []})
+        yield
     return {"results": results}
 
 

@@ -6,12 +6,14 @@ says of a group that is not there that it is not there. Before, it is described 
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.operations import NOT_ASKED
-from headrace.broker.handlers.soon import Body
+from headrace.broker.steps import Steps, stepped
 from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, NONE
+from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -20,15 +22,20 @@ NOT_FOUND_SINCE = 6
 ON_GROUP = sum(1 << bit for bit in (3, 6, 8, 10, 11))  # read, delete, describe, and the configs: see `operations`
 
 
-def handle(node: Node, request: Request) -> Body:
+def handle(node: Node, request: Request) -> Body | Steps:
+    return stepped(_answer(node, request), len(request.body.groups))
+
+
+def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     tells_operations = getattr(request.body, "include_authorized_operations", False)
     groups = []
-    for described in node.groups.describe(request.body.groups):
-        group = dict(described)
+    for group_id in request.body.groups:
+        group = dict(node.groups.describe([group_id])[0])
         if request.version < NOT_FOUND_SINCE and group["error_code"] == GROUP_ID_NOT_FOUND:
             group["error_code"] = NONE
         told = tells_operations and group["error_code"] == NONE
         groups.append({**group, "authorized_operations": ON_GROUP if told else NOT_ASKED})
+        yield
     return {"groups": groups}
 
 

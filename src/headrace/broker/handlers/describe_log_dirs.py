@@ -6,12 +6,14 @@ cordoned, which none is here. A directory that is offline is there with KAFKA_ST
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
+from headrace.broker.steps import Steps, stepped
 from headrace.log.store import LogDirectory
 from headrace.protocol.error_codes import KAFKA_STORAGE_ERROR, NONE
+from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -19,12 +21,16 @@ if TYPE_CHECKING:
 Sizes = dict[str, list[Mapping[str, object]]]  # partitions by topic
 
 
-def handle(node: Node, request: Request) -> Mapping[str, object]:
+def handle(node: Node, request: Request) -> Body | Steps:
+    return stepped(_answer(node, request), len(node.topics.by_name))
+
+
+def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     asked = None
     if request.body.topics is not None:
         asked = {(topic.topic, index) for topic in request.body.topics for index in topic.partitions}
     found: dict[str, Sizes] = {directory.path: {} for directory in node.store.directories}
-    for topic in node.topics.all():
+    for topic in list(node.topics.all()):
         for partition in topic.partitions:
             log = partition.log
             if log is None or (asked is not None and (topic.name, partition.index) not in asked):
@@ -32,6 +38,7 @@ def handle(node: Node, request: Request) -> Mapping[str, object]:
             sizes = {"partition_index": partition.index, "partition_size": log.size_bytes}
             entry = {**sizes, "offset_lag": 0, "is_future_key": False}
             found[log.directory.path].setdefault(topic.name, []).append(entry)
+        yield
     results = [_directory(directory, found[directory.path]) for directory in node.store.directories]
     return {"error_code": NONE, "results": results}
 

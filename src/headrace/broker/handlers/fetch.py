@@ -133,7 +133,11 @@ class OneFetch:
         self._connection.on_close.append(self._waiting.cancel)
 
     def _retry(self, last: bool) -> bool:
-        return self._connection.closed or self.attempt(last=last)
+        try:
+            return self._connection.closed or self.attempt(last=last)
+        except Exception as error:
+            self._connection.broke(error)
+            return True
 
     def attempt(self, *, last: bool) -> bool:
         """Answers if there is enough, if something is wrong, or if it is the last attempt."""

@@ -6,7 +6,7 @@ v1 is flexible. A resource changes as a whole or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker import loggers
@@ -22,11 +22,13 @@ from headrace.broker.handlers.config_resources import (
     check_node,
     count_resources,
 )
+from headrace.broker.steps import Steps, stepped
 from headrace.broker.topic_config import TOPIC_SETTINGS
 from headrace.core.errors import PeerError
 from headrace.core.setting_types import Kind
 from headrace.core.settings import kafka_items
 from headrace.protocol.error_codes import INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION
+from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -37,7 +39,11 @@ _NO_TOPIC_LIST = "Can't {VERB} to key {key} because its type is not LIST."
 _NO_BROKER_LIST = "Config value {verb} is not allowed for config key: {key}"
 
 
-def handle(node: Node, request: Request) -> Mapping[str, object]:
+def handle(node: Node, request: Request) -> Body | Steps:
+    return stepped(_answer_all(node, request), len(request.body.resources), must_end=True)
+
+
+def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
     resources = request.body.resources
     counts = count_resources(resources)
     responses = []
@@ -49,6 +55,7 @@ def handle(node: Node, request: Request) -> Mapping[str, object]:
             responses.append(answer(resource, None))
         except PeerError as error:
             responses.append(answer(resource, error))
+        yield
     return {"responses": responses}
 
 

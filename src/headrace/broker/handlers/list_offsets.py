@@ -8,14 +8,16 @@ storage the last two find nothing. Nothing above what the isolation level may se
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.leadership import NO_EPOCH, usable_log
+from headrace.broker.steps import Steps, stepped
 from headrace.core.errors import PeerError, StorageError
 from headrace.log.partition_log import PartitionLog
 from headrace.protocol.error_codes import INVALID_REQUEST, KAFKA_STORAGE_ERROR, NONE, UNSUPPORTED_VERSION
+from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -35,7 +37,11 @@ Found = tuple[int, int, int]  # offset, timestamp, leader epoch
 NOTHING: Found = (-1, -1, -1)
 
 
-def handle(node: Node, request: Request) -> Mapping[str, object]:
+def handle(node: Node, request: Request) -> Body | Steps:
+    return stepped(_answer(node, request), sum(len(topic.partitions) for topic in request.body.topics))
+
+
+def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     body = request.body
     times = Counter((topic.name, p.partition_index) for topic in body.topics for p in topic.partitions)
     isolation = getattr(body, "isolation_level", READ_UNCOMMITTED)
@@ -54,6 +60,7 @@ def handle(node: Node, request: Request) -> Mapping[str, object]:
                 "timestamp": found[1],
                 "leader_epoch": found[2],
             }
+            yield
         topics.append({"name": topic.name, "partitions": list(answers.values())})
     return {"topics": topics}
 

@@ -8,30 +8,45 @@ UNKNOWN_TOPIC_OR_PARTITION and lets the client ask again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers import operations
 from headrace.broker.handlers.address import advertised
+from headrace.broker.steps import Steps, stepped
 from headrace.broker.topics import Topic
 from headrace.core.errors import PeerError
-from headrace.protocol.error_codes import INVALID_REQUEST, LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_ID
-from headrace.protocol.messages import encode_body
+from headrace.protocol.error_codes import (
+    INVALID_REQUEST,
+    LEADER_NOT_AVAILABLE,
+    NONE,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from headrace.protocol.messages import Body, encode_body_in_steps
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
 KEY = 3
 
+Asked = tuple[tuple[str | None, Any], ...] | None  # (name, id) each; None: all topics
 
-def handle(node: Node, request: Request) -> Mapping[str, object] | bytes:
+
+def handle(node: Node, request: Request) -> Body | Steps:
     body, version = request.body, request.version
     if body.topics is not None and _names_nothing(body.topics, version):
         return _refused(body.topics)
     everything = body.topics is None or (version == 0 and not body.topics)
     asked = None if everything else tuple((t.name, getattr(t, "topic_id", None)) for t in body.topics)
-    errors = _make_missing(node, asked, getattr(body, "allow_auto_topic_creation", True))
+    count = len(node.topics.by_name) if asked is None else len(asked)
+    return stepped(_answer(node, request, asked), count)
+
+
+def _answer(node: Node, request: Request, asked: Asked) -> Generator[None, None, Body]:
+    body, version = request.body, request.version
+    errors = yield from _make_missing(node, asked, getattr(body, "allow_auto_topic_creation", True))
     topic_operations = bool(getattr(body, "include_topic_authorized_operations", False))
     cluster_operations = bool(getattr(body, "include_cluster_authorized_operations", False))
     address = advertised(node, request)
@@ -41,9 +56,9 @@ def handle(node: Node, request: Request) -> Mapping[str, object] | bytes:
     key = (version, asked, address, topic_operations, cluster_operations)
     answer = cache.get(stamp, key) if not errors else None
     if answer is None:
-        topics = _topics(node, asked, errors, topic_operations)
+        topics = yield from _topics(node, asked, errors, topic_operations)
         broker = {"node_id": node.settings.node_id, "host": address[0], "port": address[1]}
-        answer = encode_body(
+        answer = yield from encode_body_in_steps(
             KEY,
             version,
             {
@@ -57,12 +72,9 @@ def handle(node: Node, request: Request) -> Mapping[str, object] | bytes:
                 "error_code": NONE,
             },
         )
-        if not errors:
+        if not errors and stamp[0] == node.topics.revision:
             cache.put(stamp, key, answer)
     return answer
-
-
-Asked = tuple[tuple[str | None, Any], ...] | None  # (name, id) each; None: all topics
 
 
 def _names_nothing(topics: Any, version: int) -> bool:
@@ -79,7 +91,7 @@ def _refused(topics: Any) -> Mapping[str, object]:
     return {"brokers": [], "topics": refused, "error_code": INVALID_REQUEST}
 
 
-def _make_missing(node: Node, asked: Asked, allowed: bool) -> dict[str, int]:
+def _make_missing(node: Node, asked: Asked, allowed: bool) -> Generator[None, None, dict[str, int]]:
     """Makes what is asked for by name and missing. Returns the error codes of what stays missing."""
     errors: dict[str, int] = {}
     for name, topic_id in asked or ():
@@ -89,22 +101,28 @@ def _make_missing(node: Node, asked: Asked, allowed: bool) -> dict[str, int]:
             node.topics.ensure(name, allowed=allowed)
         except PeerError as error:
             errors[name] = error.code
+        yield
     return errors
 
 
-def _topics(node: Node, asked: Asked, errors: Mapping[str, int], operations_too: bool) -> list[object]:
+def _topics(
+    node: Node, asked: Asked, errors: Mapping[str, int], operations_too: bool
+) -> Generator[None, None, list[object]]:
     mask = operations.ON_TOPIC if operations_too else operations.NOT_ASKED
-    if asked is None:
-        return [_topic(node, topic, mask) for topic in node.topics.all()]
     answers: dict[object, object] = {}  # each topic once, however it was named
-    for name, topic_id in asked:
-        topic = node.topics.by_id(topic_id) if topic_id is not None else node.topics.get(name or "")
-        if topic is not None:
-            answers[topic.id] = _topic(node, topic, mask)
+    for topic in list(node.topics.all()) if asked is None else ():
+        answers[topic.id] = _topic(node, topic, mask)
+        yield
+    for name, topic_id in asked or ():
+        known = node.topics.by_id(topic_id) if topic_id is not None else node.topics.get(name or "")
+        if known is not None:
+            answers[known.id] = _topic(node, known, mask)
         elif topic_id is not None:
             answers[topic_id] = _missing(UNKNOWN_TOPIC_ID, None, topic_id, operations.NOT_ASKED)
         else:
-            answers[name] = _missing(errors[name or ""], name, None, mask)
+            # One that was deleted since it was looked for above has no error of its own yet.
+            answers[name] = _missing(errors.get(name or "", UNKNOWN_TOPIC_OR_PARTITION), name, None, mask)
+        yield
     return list(answers.values())
 
 

@@ -72,6 +72,7 @@ class ProduceWait(Slot):
     ) -> None:
         self.connection = connection
         self.barrier = False
+        self.bytes_held = 0
         self.parts = None
         self.acks = acks
         self.answers: list[Answer] = []
@@ -148,7 +149,7 @@ class ProduceHandler:
         size = end - at
         connection.in_flight_bytes += size
         server.in_flight_bytes += size
-        if server.in_flight_bytes > server.queued_bytes_max:
+        if server.in_flight_bytes > server.room_bytes:
             server.choked = True
         wait = ProduceWait(node, connection, chunk, size, version, correlation_id, acks)
         if acks != 0:

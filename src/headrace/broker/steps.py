@@ -1,0 +1,142 @@
+"""Requests whose work grows with what they ask for, or with what a client has created, done in steps.
+
+A handler returns `Steps`: a generator that yields wherever it may be interrupted, and returns the body. Others are
+served in between, so a handler looks again at what may have changed meanwhile. Long requests are read, and long answers
+written, in the same way. Most are done within the first slice of time, and then nothing waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from time import perf_counter
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from headrace.broker.api import Later, Request, framed
+from headrace.protocol.messages import Body, decode_request_in_steps, encode_response_in_steps
+
+if TYPE_CHECKING:
+    from headrace.broker.api import Api
+    from headrace.broker.connection import Connection, Slot
+    from headrace.broker.node import Node
+
+STEPS_S: Final = 0.001  # of one request, in one turn
+REQUEST_BYTES_MIN: Final = 32 << 10  # a longer request is read in steps
+FEW: Final = 8  # so many topics, partitions or resources are done at once
+ITEMS_MIN: Final = 100  # an answer with more of them, in its lists and the lists in those, is written in steps
+
+Work = Generator[None, None, "bytes | Later"]
+Result = TypeVar("Result")
+
+
+class Steps:
+    __slots__ = ("body", "must_end")
+
+    def __init__(self, body: Generator[None, None, Body], *, must_end: bool = False) -> None:
+        self.body = body
+        self.must_end = must_end  # it changes something: it is done also when nobody waits for it any more
+
+
+def stepped(body: Generator[None, None, Body], count: int, *, must_end: bool = False) -> Body | Steps:
+    """At once if it is about a few things only."""
+    return finish(body) if count <= FEW else Steps(body, must_end=must_end)
+
+
+def finish(work: Generator[None, None, Result]) -> Result:
+    """All steps, here and now."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+
+
+def is_long(answer: Body) -> bool:
+    return not isinstance(answer, bytes) and _items_left(answer, ITEMS_MIN) < 0
+
+
+def _items_left(body: Mapping[str, object], left: int) -> int:
+    for value in body.values():
+        if type(value) is list and value:
+            left -= len(value)
+            if left < 0:
+                return left
+            if isinstance(value[0], Mapping):
+                for each in value:
+                    left = _items_left(each, left)
+                    if left < 0:
+                        return left
+    return left
+
+
+def reading(node: Node, api: Api, request: Request, data: bytes, at: int) -> Work:
+    """A long request, from its bytes to its answer."""
+    request.body = yield from decode_request_in_steps(request.api_key, request.version, data, at)
+    answer = api.handle(node, request)
+    if isinstance(answer, Later):
+        return answer
+    return (yield from writing(request, answer))
+
+
+def writing(request: Request, answer: Body | Steps) -> Work:
+    body = (yield from answer.body) if isinstance(answer, Steps) else answer
+    if isinstance(body, bytes):
+        return framed(request.response(body))
+    made = yield from encode_response_in_steps(request.api_key, request.version, request.correlation_id, body)
+    return framed(made)
+
+
+class InSteps:
+    """One such request on its way. It holds up those behind it on its connection, as any that must wait."""
+
+    __slots__ = ("_connection", "_must_end", "_node", "_request", "_slot", "_work")
+
+    def __init__(
+        self, node: Node, connection: Connection, request: Request, work: Work, *, must_end: bool = True
+    ) -> None:
+        self._node = node
+        self._connection = connection
+        self._request = request
+        self._work = work
+        self._must_end = must_end
+        self._slot: Slot | None = None
+
+    def begin(self) -> None:
+        if not self._run():
+            self._slot = self._connection.slot(barrier=True)
+            self._node.reactor.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._connection.closed and not self._must_end:
+            self._work.close()
+            return
+        try:
+            done = self._run()
+        except Exception as error:
+            if self._slot is not None:
+                self._slot.answer([])
+            self._connection.failed(error)
+            return
+        if not done:
+            self._node.reactor.call_soon(self._go_on)
+
+    def _run(self) -> bool:
+        """True when it is answered, or left to one who answers later."""
+        until = perf_counter() + STEPS_S
+        while True:
+            try:
+                next(self._work)
+            except StopIteration as end:
+                self._answer(end.value)
+                return True
+            if perf_counter() > until:
+                return False
+
+    def _answer(self, answer: bytes | Later) -> None:
+        slot, connection = self._slot, self._connection
+        if isinstance(answer, Later):
+            answer.bind(self._request, slot if slot is not None else connection.slot(barrier=True))
+        elif slot is not None:
+            slot.answer([answer])
+        else:
+            connection.send(answer)
