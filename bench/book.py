@@ -5,7 +5,17 @@ import statistics
 from pathlib import Path
 
 RATES = ("rec_s", "per_s", "settle_ms")  # of which a workload has one
-_UNITS = (("rec_s", "records/s"), ("per_s", "/s"), ("settle_ms", "ms"), ("p50_us", "us p50"), ("p99_us", "us p99"))
+_UNITS = (
+    ("rec_s", "records/s"),
+    ("per_s", "/s"),
+    ("settle_ms", "ms"),
+    ("p50_us", "us p50"),
+    ("p99_us", "us p99"),
+    ("p50_ms", "ms p50"),
+    ("p99_ms", "ms p99"),
+    ("max_ms", "ms max"),
+    ("took_s", "s"),
+)
 
 
 class Book:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import compaction
 import first_table
+import flood
 import partitions
 import pipeline
 import stored
@@ -191,6 +192,7 @@ def rows(book: Book, *, stored_gb: float, partition_count: int) -> list[Row]:
         *_load_rows(book),
         *_latency_rows(book),
         *_start_and_memory_rows(book),
+        *_flood_rows(book),
         *_stored_rows(book, stored_gb),
         *_partition_rows(book, partition_count),
         *_compaction_rows(book),
@@ -222,6 +224,24 @@ def _latency_rows(book: Book) -> Iterator[Row]:
         for figure, point in (("p50_us", "p50"), ("p99_us", "p99"), ("p999_us", "p99.9")):
             target = None if point == "p99.9" else Target(0.5, False)
             yield _row(book, workload, f"end to end, acks={acks}, {point}", figure, _micros, target)
+
+
+def _flood_rows(book: Book) -> Iterator[Row]:
+    """A bystander's p99 may be Kafka's, or 20 ms where Kafka is quicker than that."""
+    labels = {name: f"while one connection floods with {what}" for name, (what, _) in flood.KINDS.items()}
+    labels[flood.PENDING] = f"while {flood.PENDING_MEMBERS:,} pending members come and expire"
+    labels[flood.JOINED] = f"while {flood.JOINS:,} members join one KIP-848 group"
+    for name, label in labels.items():
+        kafka = book.values(name, KAFKA, "p99_ms")
+        limit = 20.0 if name == flood.PENDING else max([20.0, *map(statistics.median, [kafka] if kafka else [])])
+        for point, target in (("p99", Target(round(limit, 1), False, "ms")), ("p50", None), ("max", None)):
+            text = f"{label}: produce and fetch, {point}" if point == "p99" else f"· {point}"
+            yield _row(book, name, text, f"{point}_ms", _millis, target)
+        if name in flood.KINDS:
+            yield _row(book, name, "· requests of the flood answered", "per_s", _REQUESTS, None)
+        else:
+            target = Target(1.0, False) if name == flood.JOINED else None
+            yield _row(book, name, "· until all of them are answered", "took_s", _seconds, target)
 
 
 def _start_and_memory_rows(book: Book) -> Iterator[Row]:

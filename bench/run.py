@@ -18,6 +18,7 @@ import compaction
 import compare_rows
 import coordinated
 import first_table
+import flood
 import partitions
 import pipeline
 import report
@@ -36,13 +37,15 @@ NAMES = (
     *compare_rows.NAMES,
     *clients.NAMES,
     *coordinated.NAMES,
+    *flood.NAMES,
     stored.NAME,
     partitions.NAME,
     compaction.NAME,
     pipeline.NAME,
     *first_table.NAMES,
 )
-COMPARED = {*compare_rows.NAMES, *clients.NAMES, *coordinated.NAMES}
+COMPARED = {*compare_rows.NAMES, *clients.NAMES, *coordinated.NAMES, *flood.NAMES}
+FLOOD_WARM_S_MAX = 15.0  # what only waits, and counts no throughput, needs no minute of it
 QUICK = {
     "rounds": 1,
     "seconds": 1.0,
@@ -161,7 +164,8 @@ def _run_stages(tools: shared_tools.SharedTools, book: Book, workspace: Workspac
 def _compare(tools: shared_tools.SharedTools, book: Book, workspace: Workspace, chosen: argparse.Namespace) -> None:
     with brokers.apache_kafka(tools, workspace) as kafka, brokers.headrace(workspace) as headrace:
         both = (kafka, headrace)
-        _warm(tools, workspace, kafka, chosen.warm)
+        floods_only = not chosen.wanted & (COMPARED - set(flood.NAMES))
+        _warm(tools, workspace, kafka, min(chosen.warm, FLOOD_WARM_S_MAX) if floods_only else chosen.warm)
         compare_rows.run(
             tools,
             book,
@@ -184,6 +188,7 @@ def _compare(tools: shared_tools.SharedTools, book: Book, workspace: Workspace, 
             seconds=chosen.seconds,
             warm_s=chosen.warm,
         )
+        flood.run(book, workspace, both, chosen.wanted, rounds=chosen.rounds, seconds=min(chosen.seconds, 2.0))
         for side, broker in ((KAFKA, kafka), (HEADRACE, headrace)):
             now = float(tools.compare.rss_mb(broker.pid))
             highest = max(now, book.highest(side, "rss_mb"))

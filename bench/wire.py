@@ -31,7 +31,7 @@ def ask_over(connection: socket.socket, framed: bytes) -> bytes:
 
 def request(api_key: int, version: int, body: bytes) -> bytes:
     """With its length in front."""
-    framed = struct.pack(">hhi", api_key, version, 1) + _string("bench") + body
+    framed = struct.pack(">hhi", api_key, version, 1) + string("bench") + body
     return struct.pack(">i", len(framed)) + framed
 
 
@@ -46,7 +46,7 @@ def first_record(port: int, alive: Callable[[], bool], *, seconds_max: float = A
                 return time.monotonic()
             reason = f"error {code}"
             # The topic is missing, or has no leader yet.
-            ask(port, METADATA, 4, struct.pack(">i", 1) + _string(FIRST_TOPIC) + b"\x01", seconds_max=5)
+            ask(port, METADATA, 4, struct.pack(">i", 1) + string(FIRST_TOPIC) + b"\x01", seconds_max=5)
         except OSError as error:
             reason = error
             if not alive():
@@ -59,10 +59,17 @@ def wait_for_coordinators(port: int, *, seconds_max: float = ANSWER_S_MAX) -> No
     """Of groups and of transactions: Kafka makes the topics that they keep on the first such question."""
     deadline = time.monotonic() + seconds_max
     for kind in (0, 1):
-        while code := _Reader(ask(port, FIND_COORDINATOR, 1, _string("bench") + bytes([kind]))[4:]).number(2):
+        while code := _Reader(ask(port, FIND_COORDINATOR, 1, string("bench") + bytes([kind]))[4:]).number(2):
             if time.monotonic() > deadline:
                 raise MeasurementError(f"no coordinator within {seconds_max:g} s: error {code}")
             time.sleep(0.05)
+
+
+def node_id(port: int) -> int:
+    """Of the broker that answers."""
+    answer = _Reader(ask(port, METADATA, 4, struct.pack(">i?", 0, False)))
+    answer.take(4 + 4)  # throttle time; how many brokers there are
+    return answer.number(4)
 
 
 def topics(port: int) -> list[str]:
@@ -92,14 +99,14 @@ def create_topics(port: int, names: Iterable[str], partitions: int, configs: Map
     names, given = list(names), configs or {}
     body = struct.pack(">i", len(names))
     for name in names:
-        body += _string(name) + struct.pack(">ihii", partitions, 1, 0, len(given))
-        body += b"".join(_string(key) + _string(value) for key, value in given.items())
+        body += string(name) + struct.pack(">ihii", partitions, 1, 0, len(given))
+        body += b"".join(string(key) + string(value) for key, value in given.items())
     _each_ok(ask(port, CREATE_TOPICS, 2, body + struct.pack(">i?", 100_000, False)), "create", with_message=True)
 
 
 def set_topic_config(port: int, name: str, key: str, value: str) -> None:
-    one = _string(key) + b"\x00" + _string(value)
-    body = struct.pack(">ib", 1, 2) + _string(name) + struct.pack(">i", 1) + one + b"\x00"
+    one = string(key) + b"\x00" + string(value)
+    body = struct.pack(">ib", 1, 2) + string(name) + struct.pack(">i", 1) + one + b"\x00"
     answer = _Reader(ask(port, ALTER_CONFIGS, 0, body))
     answer.take(4 + 4)
     code, message = answer.number(2), answer.string()
@@ -109,7 +116,7 @@ def set_topic_config(port: int, name: str, key: str, value: str) -> None:
 
 def delete_topics(port: int, names: Iterable[str]) -> None:
     names = list(names)
-    body = struct.pack(">i", len(names)) + b"".join(map(_string, names))
+    body = struct.pack(">i", len(names)) + b"".join(map(string, names))
     _each_ok(ask(port, DELETE_TOPICS, 1, body + struct.pack(">i", 60_000)), "delete", with_message=False)
 
 
@@ -130,7 +137,7 @@ def _produce_one(port: int) -> int:
 
 def produce_body(topic: str, data: bytes) -> bytes:
     """Of version 7: one batch for partition 0, acknowledged by the leader."""
-    body = struct.pack(">hhii", -1, 1, 30_000, 1) + _string(topic)
+    body = struct.pack(">hhii", -1, 1, 30_000, 1) + string(topic)
     return body + struct.pack(">iii", 1, 0, len(data)) + data
 
 
@@ -144,7 +151,7 @@ def produce_code(data: bytes) -> int:
 
 def fetch_body(topic: str, bytes_max: int) -> bytes:
     """Of version 4: the beginning of partition 0."""
-    head = struct.pack(">iiiibi", -1, 500, 1, bytes_max, 0, 1) + _string(topic)
+    head = struct.pack(">iiiibi", -1, 500, 1, bytes_max, 0, 1) + string(topic)
     return head + struct.pack(">iiqi", 1, 0, 0, bytes_max)
 
 
@@ -170,7 +177,7 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-def _string(text: str) -> bytes:
+def string(text: str) -> bytes:
     return struct.pack(">h", len(text)) + text.encode()
 
 

@@ -9,6 +9,7 @@ those that stand before the described one in the chain are left out, as Kafka do
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Self
 
 from headrace.broker.catalog import CLUSTER_WIDE, THIS_BROKER
 from headrace.broker.dynamic_settings import SETTINGS, DynamicSettings
@@ -32,7 +33,13 @@ class ConfigEntry:
 
 
 class ConfigView:
-    """A look at all settings at one moment; made for one request."""
+    """A look at all settings at one moment; used until they change, since making it takes milliseconds."""
+
+    @classmethod
+    def of(cls, dynamic: DynamicSettings) -> Self:
+        if not isinstance(dynamic.view, cls):
+            dynamic.view = cls(dynamic)
+        return dynamic.view
 
     def __init__(self, dynamic: DynamicSettings) -> None:
         self._settings = dynamic.effective
@@ -44,8 +51,17 @@ class ConfigView:
             (static, STATIC_BROKER),
             (_defaults(), DEFAULT),
         ]
+        self._broker: list[ConfigEntry] | None = None
+        self._plain_topic: list[ConfigEntry] | None = None  # one that sets nothing itself
 
     def topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        if overrides:
+            return self._topic(overrides)
+        if self._plain_topic is None:
+            self._plain_topic = self._topic(overrides)
+        return self._plain_topic
+
+    def _topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         entries = []
         for key, row in TOPIC_SETTINGS.items():
             if row.hidden and key not in overrides:
@@ -69,7 +85,9 @@ class ConfigView:
 
     def broker(self) -> list[ConfigEntry]:
         """All settings of this broker."""
-        return [self._broker_entry(item) for item in kafka_items(self._settings)]
+        if self._broker is None:
+            self._broker = [self._broker_entry(item) for item in kafka_items(self._settings)]
+        return self._broker
 
     def _broker_entry(self, item: KafkaItem) -> ConfigEntry:
         synonyms = self._synonyms(item.key, _names_with(item.key))

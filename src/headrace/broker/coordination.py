@@ -149,4 +149,5 @@ def _transaction_settings(settings: BrokerSettings) -> TransactionSettings:
         id_expiration_ms=settings.transactional_id_expiration_ms,
         abort_check_interval_ms=settings.transaction_abort_check_interval_ms,
         expire_check_interval_ms=settings.transaction_expire_check_interval_ms,
+        ids_max=settings.transactional_ids_max,
     )

@@ -26,6 +26,7 @@ class DynamicSettings:
     def __init__(self, static: BrokerSettings, catalog: Catalog) -> None:
         self.static = static
         self._catalog = catalog
+        self.view: object = None  # how DescribeConfigs shows it all, kept until something changes
         self.on_change: list[Callable[[BrokerSettings], None]] = []
         self.effective = self._combined(self.layer(CLUSTER_WIDE), self.layer(THIS_BROKER))
 
@@ -49,6 +50,7 @@ class DynamicSettings:
         except StorageError as error:
             raise PeerError(KAFKA_STORAGE_ERROR, str(error)) from error
         self.effective = combined
+        self.view = None
         for changed in self.on_change:
             changed(combined)
 

@@ -143,6 +143,12 @@ FAMILIES: Final = {
     "connections_closed_idle": Family(
         "connections_idle", "counter", "Connections closed after connections.max.idle.ms of silence."
     ),
+    "connections_not_read": Family(
+        "connections_not_read", "gauge", "Connections not read from, since clients take too much memory."
+    ),
+    "client_memory_bytes": Family(
+        "client_memory_bytes", "gauge", "Memory counted against queued.max.request.bytes.", ("part",)
+    ),
     "produce_latency": Family(
         "produce_latency_seconds", "histogram", "Time from a Produce request's arrival to its answer."
     ),

@@ -121,6 +121,7 @@ class Node:
         self.router = Router(self)
         self.metrics.api_names = self.router.names()
         self.server.dispatch = self.router.dispatch
+        self.server.metadata_bytes = self._group_bytes
         self.port = self.server.listen()
         self.reactor.end_of_turn.append(self._end_of_turn)
         self._start_loops()
@@ -226,6 +227,9 @@ class Node:
     def transactions(self) -> Transactions:
         return self.coordination.transactions
 
+    def _group_bytes(self) -> int:
+        return self._coordination.groups.metadata_bytes() if self._coordination is not None else 0
+
     def _settings_changed(self, settings: BrokerSettings) -> None:
         self.settings = settings
         self.server.use(settings)
@@ -283,6 +287,7 @@ class Node:
             found["open_files"] = len(self.files)
             if self._coordination is not None:
                 found.update(self._coordination.damage())
+            found.update(self.server.memory())
             found["waiting_fetches"] = self.purgatory.count
             found["fetch_sessions"] = len(self.fetch_sessions)
             ready.set()

@@ -32,13 +32,17 @@ class Router:
         self._node = node
         self._produce = ProduceHandler(node)
         self._fetch = FetchHandler(node)
+        self._served = self._versions()
 
-    def served(self) -> list[tuple[int, int, int]]:
+    def served(self) -> tuple[tuple[int, int, int], ...]:
         """(key, lowest, highest version) of every request that is answered."""
+        return self._served
+
+    def _versions(self) -> tuple[tuple[int, int, int], ...]:
         rows = [(served.key, served.low, served.high) for served in TABLE]
         rows.append((produce.KEY, PRODUCE_LOW_ADVERTISED, produce.HIGH))
         rows.append((fetch.KEY, fetch.LOW, fetch.HIGH))
-        return sorted(rows)
+        return tuple(sorted(rows))
 
     def names(self) -> dict[int, str]:
         return {

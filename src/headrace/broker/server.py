@@ -14,7 +14,7 @@ import logging
 import resource
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Final
 
@@ -175,6 +175,17 @@ class Server:
             self._holders.pop(connection, None)
         if change < 0 and self.choked:
             self.relieved()
+
+    def memory(self) -> Mapping[str, object]:
+        """The budget as metrics."""
+        return {
+            "client_memory_bytes": {
+                ("requests_under_way",): self.in_flight_bytes,
+                ("unfinished_and_waiting",): self.held_bytes,
+                ("group_members",): self.group_bytes,
+            },
+            "connections_not_read": len(self._parked),
+        }
 
     def may_read(self, connection: Connection) -> bool:
         """Asked while the broker is choked."""

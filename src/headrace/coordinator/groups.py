@@ -58,6 +58,10 @@ class Groups:
     def consumers(self) -> ConsumerGroups:
         return self._consumers
 
+    def metadata_bytes(self) -> int:
+        """The memory that members of groups take, by what they said of themselves."""
+        return self._table.budget.byte_count(self._table.now().ms)
+
     # ── start ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def load(self) -> None:

@@ -15,6 +15,7 @@ from headrace.core.telemetry import event
 from headrace.protocol.error_codes import GROUP_MAX_SIZE_REACHED, MESSAGE_TOO_LARGE
 
 RECOUNT_MS: Final = 1_000  # a count over all groups is made at most this often
+RECOUNT_ASKED_MS: Final = 10_000  # and this often if it is only asked for
 
 MEMBER_BYTES_KEY: Final = "headrace.group.member.metadata.bytes.max"
 GROUP_BYTES_KEY: Final = "headrace.group.metadata.bytes.max"
@@ -75,6 +76,12 @@ class MemberBudget:
                 GROUP_MAX_SIZE_REACHED, group_id, "Pending members of all groups", wanted, limit, PENDING_TOTAL_KEY
             )
         self._pending = wanted
+
+    def byte_count(self, now_ms: int) -> int:
+        """What members are remembered by; more than that by what has gone since the last count."""
+        if now_ms - self._counted_ms >= RECOUNT_ASKED_MS:
+            self._count_again(now_ms)
+        return self._byte_count
 
     def _count_again(self, now_ms: int) -> None:
         if self._recount is not None and now_ms - self._counted_ms >= RECOUNT_MS:

@@ -80,6 +80,9 @@ class TransactionLedger:
 
     # ── the machines ─────────────────────────────────────────────────────────────────────────────────────────────
 
+    def __len__(self) -> int:
+        return len(self._held)
+
     def get(self, transactional_id: str) -> Held | None:
         return self._held.get(transactional_id)
 

@@ -4,7 +4,8 @@ It holds no rule of its own (those are in `transaction_state`) and answers nothi
 (`transaction_ledger` sees to that). It looks for transactions that take too long, and for ids that nobody uses.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from headrace.coordinator import transaction_views as views
 from headrace.coordinator.journal import Journal
@@ -20,10 +21,11 @@ from headrace.coordinator.transaction import (
 )
 from headrace.coordinator.transaction_additions import Addition, Additions, CallLater, Decided
 from headrace.coordinator.transaction_ledger import Held, TransactionLedger, WriteMarkers
-from headrace.coordinator.transaction_settings import TransactionSettings
+from headrace.coordinator.transaction_settings import IDS_KEY, TransactionSettings
 from headrace.coordinator.transaction_state import TransactionMachine
 from headrace.core.clock import Clock
 from headrace.core.errors import StorageError
+from headrace.core.telemetry import event
 from headrace.protocol.error_codes import (
     CONCURRENT_TRANSACTIONS,
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -33,12 +35,16 @@ from headrace.protocol.error_codes import (
     INVALID_TRANSACTION_TIMEOUT,
     NONE,
     NOT_COORDINATOR,
+    POLICY_VIOLATION,
     TRANSACTIONAL_ID_NOT_FOUND,
 )
 
 OFFSETS_TOPIC = "__consumer_offsets"
 ID_BYTES_MAX = 0x7FFF  # what a key's string can hold
 TOMBSTONES_MAX = 1_000  # in one batch
+IDS_PER_TURN = 256  # that are looked at for what is over
+
+logger = logging.getLogger(__name__)
 
 Answer = Callable[[Mapping[str, object]], None]
 
@@ -98,6 +104,12 @@ class Transactions:
         now_ms = self._clock.now_ms()
         held = self._ledger.get(transactional_id)
         try:
+            if held is None and len(self._ledger) >= self.settings.ids_max:
+                message = "transactional id refused: there are too many"
+                event(
+                    logger, logging.WARNING, message, id=transactional_id, limit=self.settings.ids_max, setting=IDS_KEY
+                )
+                return respond(POLICY_VIOLATION)
             if held is None:
                 producer_id = self._new_producer_id()
                 held = self._ledger.hold(TransactionMachine.new(transactional_id, producer_id, timeout_ms, now_ms))
@@ -222,8 +234,11 @@ class Transactions:
     # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def abort_timed_out(self) -> None:
+        self._in_slices(self._ledger.ongoing(), self._abort_if_timed_out)
+
+    def _abort_if_timed_out(self, some: Sequence[Held]) -> None:
         now_ms = self._clock.now_ms()
-        for held in self._ledger.ongoing():
+        for held in some:
             try:
                 write = held.machine.time_out(now_ms, self._new_producer_id)
             except StorageError:
@@ -232,9 +247,18 @@ class Transactions:
                 self._ledger.persist(held, write, lambda code, mark: None)
 
     def remove_expired(self) -> None:
+        self._in_slices(self._ledger.all(), self._remove_if_expired)
+
+    def _in_slices(self, every: Sequence[Held], work: Callable[[Sequence[Held]], None], at: int = 0) -> None:
+        """Some in each turn, since one client can open a great many transactions."""
+        work(every[at : at + IDS_PER_TURN])
+        if len(every) > at + IDS_PER_TURN:
+            self._call_later(0, lambda: self._in_slices(every, work, at + IDS_PER_TURN))
+
+    def _remove_if_expired(self, some: Sequence[Held]) -> None:
         now_ms = self._clock.now_ms()
         by_partition: dict[int, list[Held]] = {}
-        for held in self._ledger.all():
+        for held in some:
             if held.machine.expire(now_ms, self.settings.id_expiration_ms):
                 by_partition.setdefault(self._ledger.partition_of(held.transactional_id), []).append(held)
         for partition, expired in by_partition.items():

@@ -97,6 +97,12 @@ class GroupAndLogSettings(LogSettings):
     transactional_id_expiration_ms: int = setting(
         604_800_000, "transactional.id.expiration.ms", "A transactional id this long unused is forgotten.", low=1
     )
+    transactional_ids_max: int = setting(
+        100_000,
+        "headrace.transactional.ids.max",
+        "Transactional ids that are remembered; a new one beyond that is refused.",
+        low=1,
+    )
     transaction_abort_check_interval_ms: int = setting(
         10_000,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",

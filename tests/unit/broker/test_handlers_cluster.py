@@ -41,7 +41,7 @@ def test_versions_are_those_of_kafka():
 def test_api_versions_tells_what_the_router_serves(node, client, version):
     answer = client.ask(node, API_VERSIONS, version, client_software_name="x", client_software_version="1.0")
     assert answer.error_code == 0
-    assert [(k.api_key, k.min_version, k.max_version) for k in answer.api_keys] == node.router.served()
+    assert [(k.api_key, k.min_version, k.max_version) for k in answer.api_keys] == list(node.router.served())
 
 
 @pytest.mark.parametrize(("name", "version"), [("-x", "1"), ("x", ""), ("x y", "1"), ("x", "1.")])

@@ -16,6 +16,7 @@ class Node:
     # No Event for the stop: a signal handler that sets one while the main thread waits for it can wait forever.
     def __init__(self, settings): self.stopped = False; self.port = 1; self.metrics_port = -1
     def open(self): pass
+    def hear(self, descriptor, heard): pass
     def run(self):
         while not self.stopped: time.sleep(0.05)
     def stop(self): self.stopped = True

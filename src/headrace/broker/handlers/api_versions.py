@@ -7,13 +7,14 @@ range of this API alone, so that the client can ask again; the router brings it 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
 from headrace.protocol.error_codes import INVALID_REQUEST, NONE, UNSUPPORTED_VERSION
-from headrace.protocol.messages import API_VERSIONS
+from headrace.protocol.messages import API_VERSIONS, Body, encode_body
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -27,7 +28,7 @@ FEATURES_FROM_0_SINCE = 4  # v3 cannot tell of a feature whose lowest version is
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(node: Node, request: Request) -> Mapping[str, object]:
+def handle(node: Node, request: Request) -> Body:
     if not LOW <= request.version <= HIGH:
         return unsupported()
     if request.version >= 3 and not (
@@ -35,20 +36,25 @@ def handle(node: Node, request: Request) -> Mapping[str, object]:
         and _SOFTWARE.fullmatch(request.body.client_software_version)
     ):
         return {"error_code": INVALID_REQUEST, "api_keys": []}
-    served = [{"api_key": key, "min_version": low, "max_version": high} for key, low, high in node.router.served()]
-    return {
+    return _answer(request.version, node.router.served())
+
+
+@functools.cache
+def _answer(version: int, apis: tuple[tuple[int, int, int], ...]) -> bytes:
+    body = {
         "error_code": NONE,
-        "api_keys": served,
+        "api_keys": [{"api_key": key, "min_version": low, "max_version": high} for key, low, high in apis],
         "supported_features": [
             {"name": name, "min_version": 0, "max_version": level} for name, level in FEATURES.items()
         ]
-        if request.version >= FEATURES_FROM_0_SINCE
+        if version >= FEATURES_FROM_0_SINCE
         else [],
         "finalized_features_epoch": 0,  # below 0, the Java client takes the features for unknown
         "finalized_features": [
             {"name": name, "max_version_level": level, "min_version_level": level} for name, level in FEATURES.items()
         ],
     }
+    return encode_body(API_VERSIONS, version, body)
 
 
 def unsupported() -> Mapping[str, object]:

@@ -64,7 +64,7 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     if partition_count > PARTITIONS_A_REQUEST_MAX:
         too_many = PeerError(POLICY_VIOLATION, "Excessively large number of partitions per request.")
         return {"topics": [_refused(name, too_many) for name in answers]}
-    view = ConfigView(node.dynamic_settings) if request.version >= 5 else None
+    view = ConfigView.of(node.dynamic_settings) if request.version >= 5 else None
     problems = yield from _make(node, planned, body.validate_only)
     for new, problem in zip(planned, problems, strict=True):
         answers[new.name] = _made(new, view) if problem is None else _refused(new.name, problem)

@@ -32,7 +32,7 @@ def handle(node: Node, request: Request) -> Body | Steps:
 def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     body = request.body
     documentation = bool(getattr(body, "include_documentation", False))
-    view = ConfigView(node.dynamic_settings)
+    view = ConfigView.of(node.dynamic_settings)
     results = []
     for resource in body.resources:
         result = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
