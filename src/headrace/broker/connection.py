@@ -128,12 +128,15 @@ class Connection:
     def _read(self) -> None:
         server = self._server
         reader = self.reader
-        if server.choked and not server.may_read(self):
-            server.park(self)
-            return
+        bytes_max = 0
+        if server.choked:
+            bytes_max = server.readable_bytes(self)
+            if bytes_max == 0:
+                server.park(self)
+                return
         held = reader.held
         try:
-            count = self.socket.recv_into(reader.target())
+            count = self.socket.recv_into(reader.target(bytes_max))
             frames = reader.received(count) if count else []
         except BlockingIOError:
             count, frames = -1, []
@@ -167,7 +170,7 @@ class Connection:
                 ):
                     self._keep(at)
                     return
-                if served and (served >= REQUESTS_PER_TURN or server.clock() > until):
+                if served and (served >= REQUESTS_PER_TURN or server.clock() >= until):
                     self._keep(at)
                     self._queue()
                     return

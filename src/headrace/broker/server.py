@@ -3,8 +3,9 @@
 The memory that clients make the broker take is one budget, `queued.max.request.bytes`: frames that have come in part,
 requests that wait or are under way, answers that a socket does not take, and what groups remember of their members
 (which counts for half of the budget at most, so that requests always have the other half). Above it, connections that
-take more than their share are not read from; far above it, only the one whose unfinished frame is the oldest is, since
-that makes room when it ends. Nothing that is under way is dropped.
+take more than a small share are not read from, but for the one whose unfinished frame is the oldest: that makes room
+when it ends, and it must come quickly. If requests under way alone are above it, nobody else is read from until they
+are written. Nothing that is under way is dropped.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ from headrace.broker.reactor import READ, Reactor
 from headrace.core.errors import OperatorError
 from headrace.core.settings import BrokerSettings
 from headrace.core.telemetry import event
-from headrace.protocol.framing import Chunk, ChunkPool
+from headrace.protocol.framing import READ_BYTES_MAX, Chunk, ChunkPool
 
 ACCEPTS_MAX: Final = 64  # a turn
 ACCEPT_PAUSE_S: Final = 0.1
+CHOKED_BYTES_MIN: Final = 4 << 10  # that a connection which takes no memory may send while memory is short
 DESCRIPTORS_SPARE: Final = 128  # kept for the log and the rest of the broker
 SLICE_S: Final = 0.001  # a connection with more requests is served so long in a turn
 TURN_S: Final = 0.010  # in a turn that has taken this long, each connection is served one request
 TICK_SECONDS: Final = 1.0
 CROWDED_FRAME_TICKS_MAX: Final = 3
+CROWDED_FRAME_BYTES_MIN: Final = 256 << 10  # of the oldest frame, in a tick
 STALLED_FRAME_TICKS_MAX: Final = 30  # a frame of which nothing more comes for so long ends its connection
 
 logger = logging.getLogger(__name__)
@@ -60,6 +63,9 @@ class Server:
         self.choked = False  # more is taken than there is room for
         self._relieving = False
         self._budget_bytes = 0
+        self._hurried: Connection | None = None  # whose frame was the oldest at the last tick, while memory was short
+        self._hurried_bytes = 0
+        self._late_ticks = 0
         self._settings = settings
         self._connections: set[Connection] = set()
         self._by_address: Counter[str] = Counter()
@@ -187,18 +193,21 @@ class Server:
             "connections_not_read": len(self._parked),
         }
 
-    def may_read(self, connection: Connection) -> bool:
-        """Asked while the broker is choked."""
-        over = self.in_flight_bytes - self.room_bytes
-        if over <= 0:
-            return True
+    def readable_bytes(self, connection: Connection) -> int:
+        """How much may be read from it now, while the broker is choked; 0: nothing."""
+        if self.in_flight_bytes <= self.room_bytes or self._oldest() is connection:
+            return READ_BYTES_MAX
+        share = self._budget_bytes // (4 * max(1, len(self._connections)))
+        if self.in_flight_bytes > self._budget_bytes or connection.weight_bytes > share:
+            return 0
+        return max(CHOKED_BYTES_MIN, share)
+
+    def _oldest(self) -> Connection | None:
+        """Whose unfinished frame came first, of those that could be read from."""
         for each in self._holders:
             if not each.reader.waiting and not each.is_full():
-                if each is connection:
-                    return True
-                break
-        share = self._budget_bytes // (4 * max(1, len(self._connections)))
-        return over <= self._budget_bytes // 2 and connection.weight_bytes <= share
+                return each
+        return None
 
     def park(self, connection: Connection) -> None:
         self._parked.append(connection)
@@ -218,7 +227,7 @@ class Server:
         for each in parked:
             if each.closed:
                 continue
-            if not self.choked or self.may_read(each):
+            if not self.choked or self.readable_bytes(each):
                 each.park(False)
             else:
                 self._parked.append(each)
@@ -229,6 +238,7 @@ class Server:
         self._count_room()
         if self.choked:
             self.relieved()
+        self._hurry_oldest()
         for connection in list(self._connections):
             quiet = self.tick - connection.last_active
             if connection.doomed and quiet > STALLED_FRAME_TICKS_MAX:
@@ -238,6 +248,22 @@ class Server:
             elif quiet > self._idle_ticks_max and not connection.in_flight and not connection.out:
                 self.metrics.connections_closed_idle += 1
                 connection.close()
+
+    def _hurry_oldest(self) -> None:
+        """While memory is short the oldest frame is the only large one that is read: it must get on, or others would
+        wait for as long as its client likes."""
+        oldest = self._oldest() if self.in_flight_bytes > self.room_bytes else None
+        came = oldest.reader.held if oldest is not None else 0
+        if oldest is not None and oldest is self._hurried and came < self._hurried_bytes + CROWDED_FRAME_BYTES_MIN:
+            self._late_ticks += 1
+        else:
+            self._late_ticks = 0
+        self._hurried, self._hurried_bytes = oldest, came
+        if oldest is not None and self._late_ticks >= CROWDED_FRAME_TICKS_MAX:
+            oldest.reject("a request comes too slowly while memory is short")
+            self._late_ticks = CROWDED_FRAME_TICKS_MAX - 1  # the next one has had time enough, too
+            self._hurried = self._oldest()
+            self._hurried_bytes = self._hurried.reader.held if self._hurried is not None else 0
 
     def _patience(self, connection: Connection) -> int:
         """For how many ticks an unfinished frame may stand still: not long if others wait for its memory."""

@@ -113,6 +113,7 @@ class FrameReader:
 
     __slots__ = (
         "_at",
+        "_bytes_max",
         "_carry",
         "_end",
         "_frame",
@@ -141,6 +142,7 @@ class FrameReader:
         self._at = 0  # where those begin
         self._end = 0
         self._is_own = False  # they lie in a chunk that nobody else uses
+        self._bytes_max = 0  # of this read, if memory is short
         self._kept: Chunk | None = None  # a whole large frame that must wait
         self.held = 0  # bytes of memory that unfinished and waiting frames take
         self._read_chunk: Chunk = pool.arena
@@ -158,13 +160,15 @@ class FrameReader:
         """True when there is something to `cut`."""
         return self._uncut is not None or self._kept is not None
 
-    def target(self) -> memoryview:
-        """Where the next bytes of the socket go."""
+    def target(self, bytes_max: int = 0) -> memoryview:
+        """Where the next bytes of the socket go. `bytes_max`: memory is short, and no more than this may be read."""
+        self._bytes_max = bytes_max
+        room = min(bytes_max, READ_BYTES_MAX) if bytes_max else READ_BYTES_MAX
         frame = self._frame
         if frame is not None:
             if self._have == len(frame.data):
                 frame = self._grow(frame)
-            return frame.view[self._have : min(self._size, self._have + READ_BYTES_MAX)]
+            return frame.view[self._have : min(self._size, self._have + room)]
         chunk = self._pool.arena
         if ARENA_BYTES - chunk.used < ROOM_BYTES_MIN:
             chunk = self._pool.room()
@@ -175,10 +179,10 @@ class FrameReader:
         self._read_chunk = chunk
         self._read_start = start
         start += len(carry)
-        return chunk.view[start : start + READ_BYTES_MAX]
+        return chunk.view[start : start + room]
 
     def _grow(self, old: Chunk) -> Chunk:
-        wanted = max(2 * len(old.data), FIRST_BUFFER_BYTES if self._have >= EARNEST_BYTES else 0)
+        wanted = max(2 * len(old.data), self._first_buffer(self._have))
         if wanted > MAPPED_BYTES_MIN:
             new = Chunk(self._size, None, True)
         else:
@@ -188,6 +192,9 @@ class FrameReader:
         self._frame = new
         old.unpin()
         return new
+
+    def _first_buffer(self, have: int) -> int:
+        return FIRST_BUFFER_BYTES if have >= EARNEST_BYTES and not self._bytes_max else 0
 
     def _count_held(self) -> None:
         held = 0
@@ -317,7 +324,7 @@ class FrameReader:
         self._count_held()
 
     def _begin_partial(self, have: memoryview, size: int) -> None:
-        wanted = FIRST_BUFFER_BYTES if len(have) >= EARNEST_BYTES else max(2 * len(have), 4096)
+        wanted = max(2 * len(have), 4096, self._first_buffer(len(have)))
         frame = self._pool.big(max(1, min(size, max(wanted, len(have)))))
         frame.view[: len(have)] = have
         frame.pins = 1
