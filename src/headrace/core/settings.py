@@ -120,7 +120,7 @@ class BrokerSettings(GroupAndLogSettings):
     queued_max_request_bytes: int = setting(
         64 << 20,
         "queued.max.request.bytes",
-        "Request bytes read and not yet answered, over all connections (Kafka's default has no bound).",
+        "Memory that clients take: requests, unread answers and group members (Kafka's default has no bound).",
         _LONG,
         low=1,
         unlimited=-1,

@@ -1,0 +1,248 @@
+"""Requests that are long, or about many things, are done in steps; others are served between them."""
+
+import socket
+import threading
+from types import SimpleNamespace
+
+import pytest
+from socket_pair import framed
+from waits import eventually
+
+from headrace.broker import steps
+from headrace.broker.api import Request
+from headrace.broker.steps import InSteps, Steps, finish, is_long, stepped, writing
+from headrace.core.errors import PeerError
+from headrace.protocol import error_codes, messages
+
+
+def body(count, seen):
+    for number in range(count):
+        seen.append(number)
+        yield
+    return {"error_code": 0, "groups": []}
+
+
+class Connection:
+    """What a request in steps sees of its connection."""
+
+    def __init__(self):
+        self.closed = False
+        self.sent, self.slots, self.failures = [], [], []
+
+    def send(self, part):
+        self.sent.append(part)
+
+    def slot(self, *, barrier):
+        assert barrier
+        slot = SimpleNamespace(answers=[])
+        slot.answer = slot.answers.append
+        self.slots.append(slot)
+        return slot
+
+    def failed(self, error):
+        self.failures.append(error)
+
+
+@pytest.fixture
+def soon():
+    return []
+
+
+@pytest.fixture
+def begin(soon):
+    connection = Connection()
+
+    def begin(work, **how):
+        request = Request(16, 0, 7, None, None, None)
+        node = SimpleNamespace(reactor=SimpleNamespace(call_soon=soon.append))
+        InSteps(node, connection, request, writing(request, work), **how).begin()
+        return connection
+
+    return begin
+
+
+def go_on(soon):
+    waiting, soon[:] = list(soon), []
+    for each in waiting:
+        each()
+
+
+def test_what_is_done_within_its_time_is_answered_at_once(begin, soon, monkeypatch):
+    monkeypatch.setattr(steps, "STEPS_S", 1e9)
+    connection = begin(Steps(body(5, [])))
+    assert len(connection.sent) == 1
+    assert soon == connection.slots == []
+
+
+def test_what_takes_longer_goes_on_turn_by_turn_and_holds_up_those_behind_it(begin, soon, monkeypatch):
+    monkeypatch.setattr(steps, "STEPS_S", -1.0)  # any time is too long: one step in each turn
+    seen = []
+    connection = begin(Steps(body(3, seen)))
+    assert seen == [0]
+    while soon:
+        before = len(seen)
+        go_on(soon)
+        assert len(seen) <= before + 1
+    assert seen == [0, 1, 2]
+    expected = messages.encode_response(16, 0, 7, {"error_code": 0, "groups": []})
+    assert connection.slots[0].answers == [[len(expected).to_bytes(4, "big") + expected]]
+
+
+@pytest.mark.parametrize("must_end", [False, True])
+def test_a_client_that_leaves_is_not_worked_for_unless_something_changes(begin, soon, monkeypatch, must_end):
+    monkeypatch.setattr(steps, "STEPS_S", -1.0)
+    seen = []
+    connection = begin(Steps(body(3, seen)), must_end=must_end)
+    connection.closed = True
+    while soon:
+        go_on(soon)
+    assert seen == ([0, 1, 2] if must_end else [0])
+
+
+def test_a_step_that_fails_fails_its_request(begin, soon, monkeypatch):
+    monkeypatch.setattr(steps, "STEPS_S", -1.0)
+
+    def fails():
+        yield
+        raise ValueError("no")
+
+    connection = begin(Steps(fails()))
+    go_on(soon)
+    assert [str(error) for error in connection.failures] == ["no"]
+    assert connection.slots[0].answers == [[]], "it holds up nobody any more"
+
+
+def test_a_few_things_are_done_at_once_and_many_in_steps():
+    assert stepped(body(steps.FEW, []), steps.FEW) == {"error_code": 0, "groups": []}
+    assert isinstance(stepped(body(9, []), steps.FEW + 1), Steps)
+
+
+def test_an_answer_is_long_by_all_that_is_in_its_lists():
+    assert not is_long({"topics": [{"partitions": [1] * 5}] * 10})
+    assert is_long({"topics": [{"partitions": [{"index": 1}] * 5}] * 20})
+    assert is_long({"topics": [1] * (steps.ITEMS_MIN + 1)})
+    assert not is_long(b"x" * 10_000)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_a_request_and_an_answer_read_and_written_in_steps_are_the_same(version):
+    topics = [{"name": f"topic-{number}", "topic_id": None} for number in range(300)]
+    writer, _ = messages._request_writer(3, version)
+    sent = bytearray()
+    operations = {"include_topic_authorized_operations": False, "include_cluster_authorized_operations": False}
+    writer.write(sent, {"topics": topics, **operations})
+    at_once = messages.decode_request(3, version, bytes(sent), 0)
+    assert finish(messages.decode_request_in_steps(3, version, bytes(sent), 0)) == at_once
+    partitions = [
+        {"error_code": 0, "partition_index": 0, "leader_id": 1, "replica_nodes": [1], "isr_nodes": [1]},
+        {"error_code": 5, "partition_index": 1, "leader_id": -1, "replica_nodes": [], "isr_nodes": []},
+    ]
+    broker = {"node_id": 1, "host": "h", "port": 1, "rack": None}
+    answered = {
+        "brokers": [broker],
+        "cluster_id": "c",
+        "controller_id": 1,
+        "topics": [{"error_code": 0, "name": f"t{number}", "partitions": partitions} for number in range(50)],
+    }
+    whole = messages.encode_response(3, version, 9, answered)
+    assert finish(messages.encode_response_in_steps(3, version, 9, answered)) == whole
+    count = sum(1 for _ in messages.encode_response_in_steps(3, version, 9, answered))
+    assert count > 100, "with a pause at each partition"
+
+
+def test_a_long_request_that_is_cut_short_is_refused_in_steps_too():
+    sent = bytearray()
+    messages._request_writer(3, 1)[0].write(sent, {"topics": [{"name": "a" * 50}] * 100})
+    with pytest.raises(ValueError, match="claims"):
+        finish(messages.decode_request_in_steps(3, 1, bytes(sent[:-10]), 0))
+
+
+# ── topics that are changed in steps ─────────────────────────────────────────────────────────────────────────────────
+
+
+def refused(code, work, *given):
+    with pytest.raises(PeerError) as error:
+        work(*given)
+    return error.value.code == code
+
+
+def test_a_topic_is_seen_when_all_of_it_is_made_and_its_name_is_taken_meanwhile(node):
+    topics = node.topics
+    making = topics.make_in_steps([topics.plan("orders", 20, {})])
+    next(making)
+    assert topics.get("orders") is None
+    assert refused(error_codes.TOPIC_ALREADY_EXISTS, topics.plan, "orders", 1, {})
+    assert refused(error_codes.LEADER_NOT_AVAILABLE, topics.ensure, "orders")
+    finish(making)
+    assert len(topics.get("orders").partitions) == 20
+
+
+def test_a_topic_that_is_deleted_is_gone_at_once_and_its_name_free_when_all_of_it_is(node):
+    topics = node.topics
+    topics.create("orders", 20, {})
+    deleting = topics.delete_in_steps("orders")
+    next(deleting)
+    assert topics.get("orders") is None
+    assert refused(error_codes.TOPIC_ALREADY_EXISTS, topics.plan, "orders", 1, {})
+    finish(deleting)
+    topics.create("orders", 1, {})
+    assert node.catalog.topics["orders"].partition_count == 1
+
+
+def test_a_topic_that_grows_keeps_its_partitions_until_all_are_there_and_is_not_changed_meanwhile(node):
+    topics = node.topics
+    topics.create("orders", 2, {})
+    growing = topics.grow_in_steps("orders", 30)
+    next(growing)
+    assert len(topics.get("orders").partitions) == 2
+    for change in (
+        lambda: topics.grow("orders", 40),
+        lambda: topics.alter("orders", {}),
+        lambda: topics.delete("orders"),
+    ):
+        assert refused(error_codes.REQUEST_TIMED_OUT, change)
+    finish(growing)
+    assert len(topics.get("orders").partitions) == 30
+
+
+def test_a_stop_in_the_middle_of_making_a_topic_is_made_good_by_the_next_start(make_node):
+    node = make_node()
+    making = node.topics.make_in_steps([node.topics.plan("orders", 20, {})])
+    next(making)
+    node.close()
+    assert len(make_node().topics.get("orders").partitions) == 20
+
+
+def test_others_are_answered_while_one_request_makes_many_topics(make_node):
+    """On a running node: the answer to a small request comes between the steps of a large one."""
+    node = make_node()
+    thread = threading.Thread(target=node.run, daemon=True)
+    thread.start()
+    order = []
+    make = node.topics.make_in_steps
+
+    def watched(planned):
+        result = yield from make(planned)
+        order.append("made")
+        return result
+
+    node.topics.make_in_steps = watched
+    names = [
+        {"name": f"t{number}", "num_partitions": 3, "replication_factor": 1, "assignments": [], "configs": []}
+        for number in range(300)
+    ]
+    large = messages.encode_request(19, 4, 1, "test", {"topics": names, "timeout": 60_000, "validate_only": False})
+    small = messages.encode_request(18, 0, 2, "test", {})
+    with (
+        socket.create_connection(("127.0.0.1", node.port)) as one,
+        socket.create_connection(("127.0.0.1", node.port)) as two,
+    ):
+        one.sendall(framed(large))
+        eventually(lambda: node.topics._changing or order, "the topics are being made", poll_s=0)
+        two.sendall(framed(small))
+        assert two.recv(4)
+        order.append("answered")
+        assert one.recv(4)
+    node.stop()
+    thread.join()
+    assert order == ["answered", "made"]
