@@ -141,8 +141,11 @@ def test_a_request_and_an_answer_read_and_written_in_steps_are_the_same(version)
     answered = {
         "brokers": [broker],
         "cluster_id": "c",
+        "error_code": 0,
         "controller_id": 1,
-        "topics": [{"error_code": 0, "name": f"t{number}", "partitions": partitions} for number in range(50)],
+        "topics": [
+            {"error_code": 0, "name": f"t{number}", "topic_id": None, "partitions": partitions} for number in range(50)
+        ],
     }
     whole = messages.encode_response(3, version, 9, answered)
     assert finish(messages.encode_response_in_steps(3, version, 9, answered)) == whole
