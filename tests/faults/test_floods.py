@@ -77,12 +77,12 @@ def test_sigterm_ends_a_broker_that_is_flooded(start_broker, kind):
     """The stop waits neither for what clients have sent nor for what they wait for. The limit only ends a hang."""
     broker = start_broker()
     with raw.Client(broker.bootstrap) as client, connect(broker.bootstrap) as flooder:
-        topic = raw.make_topic(client)
+        topic, flooded = raw.make_topic(client), raw.make_topic(client)
         frame = {
             "ApiVersions": HELLO,
             "acks=0": framed(
                 raw.encode_request(
-                    raw.PRODUCE, 9, 1, raw.produce_body((topic, 0, raw.batch(raw.values(b"x" * 100))), acks=0)
+                    raw.PRODUCE, 9, 1, raw.produce_body((flooded, 0, raw.batch(raw.values(b"x" * 100))), acks=0)
                 )
             ),
             "pending members": framed(

@@ -360,7 +360,9 @@ class ProduceHandler:
         def done(result: object, error: BaseException | None) -> None:
             connection.barriers -= 1
             if error is not None:
-                raise error
+                connection.broke(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+                wait.done(None, None)  # what it pins and counts is let go; nobody is there to be answered
+                return
             packed: Packed = result if isinstance(result, dict) else {}
             if request[0] is not None:
                 for _, _, start, log in self._transactional(request, view):
