@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 ANSWER_S_MAX = 1.0  # how long the loop may take for a snapshot
 REQUEST_S_MAX = 2.0  # how long a client may take to send its request, and then to read the answer
 REQUEST_BYTES_MAX = 8192
+DAMAGE_LINES_MAX = 100
 
 
 class SnapshotSource(Protocol):
@@ -202,11 +203,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _health(self) -> None:
         try:
-            _check(self.server.asker.ask())
+            snapshot = self.server.asker.ask()
+            _check(snapshot)
         except UnhealthyError as error:
             self._answer(503, "application/json", _json({"status": "unhealthy", "reason": str(error)}))
         else:
-            self._answer(200, "application/json", _json({"status": "healthy"}))
+            self._answer(200, "application/json", _json(_state(snapshot)))
 
     def _answer(self, status: int, content_type: str, body: bytes, allow: str = "") -> None:
         self.send_response(status)
@@ -227,6 +229,14 @@ def _check(snapshot: Mapping[str, object]) -> None:
     offline = [labels[0] for labels, up in online.items() if not up] if isinstance(online, Mapping) else []
     if offline:
         raise UnhealthyError(f"offline: log directory {', '.join(offline)}")
+
+
+def _state(snapshot: Mapping[str, object]) -> dict[str, object]:
+    """Damaged files are shown, but the answer stays 200: to start the broker again would not help."""
+    damage = snapshot.get("damage")
+    if not isinstance(damage, list) or not damage:
+        return {"status": "healthy"}
+    return {"status": "damaged", "count": len(damage), "damage": damage[:DAMAGE_LINES_MAX]}
 
 
 def _json(value: object) -> bytes:

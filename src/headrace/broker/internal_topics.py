@@ -17,6 +17,7 @@ from headrace.coordinator.journal import ABORT, COMMIT, Done, JournalRecord, Pai
 from headrace.core.clock import Clock
 from headrace.core.errors import InvariantError, PeerError, StorageError
 from headrace.core.telemetry import event, failure
+from headrace.log import detour
 from headrace.log.recovery import scan
 from headrace.log.transactions import Marker, build_marker, read_marker
 from headrace.protocol.batch import CONTROL, BatchHeader
@@ -164,9 +165,11 @@ class TopicJournal:
                 if header.last_offset >= log.start_offset:
                     yield from self._read_batch(partition, header, log.read_batch_at(segment, position, header.size))
             if end != segment.size:
+                detour.survey_now(log, segment)  # so that metrics and /health know, too
                 raise StorageError(
                     f"{segment.log_path}: no whole batch with the right checksum at byte {end} of {segment.size}; stop"
-                    f" the broker, and restore {log.path} from a backup or delete it: what it holds is then lost"
+                    f" the broker, and restore {log.path} from a backup or run `headrace log repair"
+                    f" {log.directory.path}`, which says what is lost"
                 )
 
     def _read_batch(self, partition: int, header: BatchHeader, batch: bytes) -> Iterator[JournalRecord]:

@@ -170,6 +170,14 @@ FAMILIES: Final = {
     "poison_batches": Family(
         "poison_batches", "gauge", "Stored batches with records that make no sense, found at the last start and kept."
     ),
+    "damaged_batches": Family(
+        "damaged_batches", "gauge", "Damaged stretches of segment files that cannot be read, by partition.", ("log",)
+    ),
+    "lost_records": Family(
+        "lost_records", "gauge", "Offsets that this start or a recovery found to be gone, by partition.", ("log",)
+    ),
+    "scrubbed_bytes": Family("scrubbed_bytes", "counter", "Bytes of segments that the scrub has checked."),
+    "scrub_passes": Family("scrub_passes", "counter", "Times that the scrub has checked everything stored."),
     "internal_records_skipped": Family(
         "internal_records_skipped", "counter", "Records of internal topics that could not be read.", ("topic",)
     ),

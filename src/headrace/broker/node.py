@@ -34,6 +34,7 @@ from headrace.log.directory import LogDirectory
 from headrace.log.group_writer import GroupWriter
 from headrace.log.housekeeping import Housekeeping
 from headrace.log.partition_log import PartitionLog
+from headrace.log.scrub import Scrub, ScrubSettings, budget
 from headrace.log.store import LogStore
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class Node:
         self._flushers = workers("headrace-flush", 2, self.reactor)
         self.slow_workers = workers("headrace-slow", 1, self.reactor)
         self._cleaners = workers("headrace-cleaner", 1, self.reactor)
+        self._scrubbers = workers("headrace-scrub", 1, self.reactor)
         self.files = OpenFiles(self.disk, settings.open_files_max)
         self.writer = GroupWriter(self.disk, self._writers.submit, self._flushers.submit, writers)
         self.store = LogStore(settings.log_dirs, self.files, self.writer, self.clock)
@@ -90,6 +92,12 @@ class Node:
         self._compaction_timer: Timer | None = None
         self.compactor = Compactor(
             self.store, self.housekeeping, self.clock, self._compaction_process.run, _compaction_settings(settings)
+        )
+        self.scrub = Scrub(
+            self.store,
+            self._scrubbers.submit,
+            self.reactor.call_later,
+            ScrubSettings(budget(settings.log_scrub_bytes_per_second), settings.log_scrub_interval_ms),
         )
         self.purgatory = Purgatory(self.reactor)
         self.fetch_sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots)
@@ -144,6 +152,7 @@ class Node:
         every(PRODUCERS_INTERVAL_S, keeper.expire_producers)
         self.compactor.open()
         self._compact_later()
+        self.reactor.call_later(settings.log_scrub_delay_ms / 1000, self.scrub.start)
 
     def _compact_later(self) -> None:
         if self._compaction_timer is not None:
@@ -282,6 +291,9 @@ class Node:
             found["recovered_bytes"] = self.store.recovered_bytes
             found["cut_bytes"] = self.store.cut_bytes
             found["poison_batches"] = self.store.poison_batches
+            found.update(self.store.damage())
+            found["scrubbed_bytes"] = self.scrub.bytes
+            found["scrub_passes"] = self.scrub.passes
             found["partitions"] = len(self.store.logs)
             found["topics"] = len(list(self.topics.all()))
             found["open_files"] = len(self.files)
@@ -306,9 +318,11 @@ class Node:
             self._http.stop()
         self.server.stop_listening()
         self.compactor.close()
+        self.scrub.close()
         self._compaction_process.close()
         self.slow_workers.abandon(STOP_S_MAX)
         self._cleaners.abandon(STOP_S_MAX)
+        self._scrubbers.abandon(STOP_S_MAX)
         self._writers.close()
         self.writer.closing = True
         self.reactor.run_pending()
@@ -336,7 +350,7 @@ class Node:
         self.server.stop_listening()
         self._compaction_process.close()
         # What was handed to a thread may still reach the disk, as it may when a process is killed.
-        for workers in (self.slow_workers, self._cleaners, self._writers, self._flushers):
+        for workers in (self.slow_workers, self._cleaners, self._scrubbers, self._writers, self._flushers):
             workers.close()
         self.server.drop_all()
         self.files.close()

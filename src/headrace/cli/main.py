@@ -14,6 +14,7 @@ COMMANDS = {
     "broker": Place("headrace.cli.broker:broker", "Start one broker from Kafka's own configuration file.", SERVE),
     "cluster": Place("headrace.cli.cluster:cluster", "The brokers, and what each of them holds.", SERVE),
     "api-versions": Place("headrace.cli.api_versions:api_versions", "Which requests a broker serves.", SERVE),
+    "log": Place("headrace.cli.log:log", "Check and repair the files of a stopped broker.", SERVE),
     "doctor": Place("headrace.cli.doctor:doctor", "What is wrong on this machine, and what mends it.", SERVE),
     "topic": Place("headrace.cli.topic:topic", "List, create, describe, alter, delete, copy, tail.", LOOK),
     "group": Place("headrace.cli.group:group", "Consumer groups: list, describe, lag, reset, delete.", LOOK),

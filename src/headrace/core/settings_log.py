@@ -204,6 +204,22 @@ class LogSettings:
         dynamic=True,
     )
 
+    # Scrubbing
+    log_scrub_bytes_per_second: int = setting(
+        -1,
+        "headrace.log.scrub.bytes.per.second",
+        "Bytes that the scrub reads and checks per second; 0: off; -1: 4 MB, or off on a single core.",
+        _LONG,
+        low=0,
+        unlimited=-1,
+    )
+    log_scrub_interval_ms: int = setting(
+        _WEEK_MS, "headrace.log.scrub.interval.ms", "Time from one pass of the scrub to the next.", _LONG, low=1
+    )
+    log_scrub_delay_ms: int = setting(
+        300_000, "headrace.log.scrub.delay.ms", "Time from the start of the broker to the first pass.", _LONG, low=0
+    )
+
     # Flushing
     log_flush_interval_messages: int = setting(
         LONG_MAX,

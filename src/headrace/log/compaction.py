@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from headrace.core.clock import Clock
 from headrace.log import compaction_plan as plan
+from headrace.log import detour
 from headrace.log.cleaner_checkpoint import CleanOffsets
 from headrace.log.compaction_requests import Answer, GroupAnswer, GroupRequest, MapAnswer, MapRequest, Refused, Request
 from headrace.log.compaction_swap import agree, discard_cleaned, take_place
@@ -273,6 +274,9 @@ class Compactor:
             self._left_alone[log] = NEVER if refused.damaged else self._clock.now_ms() + RETRY_AFTER_MS
             what = "is not compacted any more" if refused.damaged else "could not be compacted, and is tried later"
             logger.warning("%s: %s: %s", log.name, what, refused.why)
+            for segment in log.segments if refused.path else ():
+                if segment.log_path == refused.path:
+                    detour.suspect(log, segment)  # so that its readers, metrics and /health know, too
         self._drop(this)
 
     def _drop(self, this: _Round) -> None:

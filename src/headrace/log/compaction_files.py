@@ -22,6 +22,10 @@ _ANEW = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 class DamagedError(StorageError):
     """A batch that is not what it was when it was written: compacting it would make it look whole."""
 
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(message)
+        self.path = path
+
 
 class Pace:
     """Keeps reading and writing together below a rate, and ends the work where there is nobody left to do it for."""
@@ -76,7 +80,7 @@ def _read(disk: Disk, fd: int, count: int, position: int, size: int, pace: Pace)
 
 
 def damaged(path: str, position: int, why: str) -> DamagedError:
-    return DamagedError(f"{path}: the batch at byte {position} is damaged: {why}; its log is not compacted")
+    return DamagedError(path, f"{path}: the batch at byte {position} is damaged: {why}; its log is not compacted")
 
 
 class CleanedSegment:

@@ -48,6 +48,7 @@ class GroupAnswer(NamedTuple):
 class Refused(NamedTuple):
     why: str
     damaged: bool = False  # trying again would not help
+    path: str = ""  # of the damaged file, where it is known
 
 
 Request = MapRequest | GroupRequest

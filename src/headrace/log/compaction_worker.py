@@ -57,7 +57,7 @@ class CompactionWorker:
         except OSError as error:
             answer = Refused(why=f"{error.filename or 'compaction'}: {error.strerror}")
         except DamagedError as error:
-            answer = Refused(why=str(error), damaged=True)
+            answer = Refused(why=str(error), damaged=True, path=error.path)
         except PeerError as error:
             answer = Refused(why=str(damaged(*self._place, str(error))), damaged=True)
         except HeadraceError as error:

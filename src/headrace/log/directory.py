@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from headrace.core.errors import OperatorError
 from headrace.core.files import DirectoryLock, Disk
 from headrace.log import checkpoints
+from headrace.log.damage import DamageBook
 
 CLEAN_STOP_FILE = ".kafka_cleanshutdown"
 DELETE_SUFFIX = "-delete"
@@ -25,6 +26,7 @@ class LogDirectory:
         self.locked_by_other = False
         self.is_new = False  # nothing was ever kept here, though it may be formatted
         self.cluster_id = ""
+        self.damage = DamageBook()
         self._disk = disk
         self._lock: DirectoryLock | None = None
 
@@ -92,6 +94,13 @@ class LogDirectory:
         file = os.path.join(self.path, name)
         data = self._disk.read_file(file)
         return checkpoints.decode_offsets(checkpoints.text_of(data, file), file) if data else {}
+
+    def changed_ns(self, name: str) -> int:
+        """When one of its files was last written; 0 if it is not there."""
+        try:
+            return os.stat(os.path.join(self.path, name)).st_mtime_ns
+        except FileNotFoundError:
+            return 0
 
     def write_offsets(self, name: str, offsets: dict[tuple[str, int], int], *, sync: bool = True) -> None:
         self._disk.replace_file(os.path.join(self.path, name), checkpoints.encode_offsets(offsets).encode(), sync=sync)

@@ -293,6 +293,10 @@ class GroupWriter:
         """A sealed segment is flushed soon, so that recovery does not have to read it."""
         self.flush(log)
 
+    def in_thread(self, job: Job, done: Callable[[object, BaseException | None], None]) -> None:
+        """Something slow that reads only; `done` gets its result on the loop."""
+        self._flushers(job, done)
+
     def in_background(self, job: Job) -> None:
         """Something slow that nobody waits for. If it fails, it says so and nothing else happens."""
 

@@ -76,6 +76,7 @@ class PartitionLog:
         "segments",
         "snapshots",
         "start_offset",
+        "surveys",
         "topic",
         "touched",
         "unflushed_since_ms",
@@ -129,6 +130,7 @@ class PartitionLog:
         self.writing = False
         self.flushing = False
         self.on_visible: Callable[[], None] | None = None
+        self.surveys: list[Segment] = []  # whose batches a thread looks at
         self._reader: LogReader | None = None  # made on first use
         self._flush_waiting: list[Group] = []
 

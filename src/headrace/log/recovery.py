@@ -1,8 +1,10 @@
-"""Opens a log as it was left: after a clean stop by trusting its files, after a crash by reading its tail.
+"""Reads the tail of a log after a crash, or what is doubtful of it, and rebuilds what belongs to it.
 
-Everything below the recovery point was flushed and is not read again. From there on each batch is checked, whole and
-with its CRC, and the log is cut at the first that fails: what follows was never acknowledged. The indexes and the
-producers' state are made again for what was read.
+Everything below the recovery point was flushed and is not read again, unless somebody doubts it. From there on each
+batch is checked, whole and with its CRC, and the log is cut at the first that fails, as in Kafka. What is
+damaged below the recovery point is never cut away: it stays, is said, and is refused to readers. Where the log ends
+before its recovery point, the missing offsets are filled with an empty batch, so that none is given twice. The indexes
+and the producers' state are made again for what was read.
 """
 
 import logging
@@ -12,16 +14,16 @@ from dataclasses import dataclass, field
 
 from crc32c import crc32c
 
-from headrace.core.errors import OperatorError
 from headrace.core.files import PASSING_ERRORS, Disk, OpenFiles
-from headrace.log.checkpoints import text_of
-from headrace.log.compaction_swap import SWAP_SUFFIX, complete_swaps
+from headrace.log.clean_check import Doubts
+from headrace.log.damage import DamageBook
+from headrace.log.index_builder import rebuild
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.producer_state import ProducerState
 from headrace.log.record_faults import RecordFaults
-from headrace.log.segment import NAME_DIGITS, SUFFIXES, Segment, base_offset_of, segment_name
-from headrace.log.snapshots import SUFFIX as SNAPSHOT_SUFFIX
+from headrace.log.segment import OFFSET_MAX, SUFFIXES, UNINDEXED_BYTES_MAX, AstrayError, Segment
 from headrace.log.snapshots import Snapshots
+from headrace.log.survey import UNKNOWN, Damage, Surveyor, filler
 from headrace.log.transactions import Aborted, read_marker
 from headrace.protocol.batch import CONTROL, CRC_END, HEADER_BYTES, MAGIC, TRANSACTIONAL, BatchHeader, read_header
 
@@ -29,7 +31,7 @@ READ_BYTES = 1 << 20
 BATCH_BYTES_MAX = 1 << 30
 RELATIVE_OFFSET_MAX = 1 << 31
 DELETED_SUFFIX = ".deleted"
-_LEFT_OVERS = (DELETED_SUFFIX, ".cleaned", SWAP_SUFFIX, ".tmp")
+DAMAGED_SUFFIX = ".damaged"  # set aside, and never removed by us
 
 logger = logging.getLogger(__name__)
 
@@ -41,171 +43,274 @@ class Recovered:
     start_offset: int
     epochs: LeaderEpochs
     snapshots: Snapshots
+    book: DamageBook = field(default_factory=DamageBook)
+    name: str = ""
+    index_interval_bytes: int = 4096
+    known_end: int = 0  # below it everything was flushed
     bytes_read: int = 0
     bytes_cut: int = 0
     poison_batches: int = 0  # whole, but with records that make no sense
 
 
-@dataclass(slots=True)
-class _Found:
-    """What lies in a partition's directory."""
-
-    segments: list[tuple[int, int, int]] = field(default_factory=list)  # base offset, size, time of the last change
-    snapshots: list[int] = field(default_factory=list)
-    left_overs: list[str] = field(default_factory=list)
-    has_epochs: bool = False
-
-
-def recover(
-    path: str,
-    files: OpenFiles,
-    *,
-    clean: bool,
-    recovery_point: int,
-    start_offset: int,
-    index_interval_bytes: int,
-    now_ms: int,
-    clean_offset: int = 0,
-) -> Recovered:
-    """`clean_offset`: below it the log was compacted, perhaps by Apache Kafka, and segments may end early."""
-    disk = files.disk
-    found = _look(path)
-    if any(name.endswith(SWAP_SUFFIX) for name in found.left_overs):
-        complete_swaps(disk, path)
-        found = _look(path)
-    for name in found.left_overs:
-        disk.unlink(os.path.join(path, name))
-    segments = []
-    for base, size, changed_ms in found.segments:
-        segments.append(Segment(path, base, files, changed_ms, size))
-    if not segments:
-        segments.append(Segment(path, max(start_offset, recovery_point), files, now_ms))
-    epochs = _epochs(path, disk) if found.has_epochs else LeaderEpochs()
-    snapshots = Snapshots(path, disk, found.snapshots)
-    start_offset = max(start_offset, segments[0].base_offset)
-    result = Recovered(
-        segments=segments,
-        end_offset=recovery_point,
-        start_offset=start_offset,
-        epochs=epochs,
-        snapshots=snapshots,
-    )
-    if len(segments) == 1 and segments[0].size == 0:
-        result.end_offset = segments[0].base_offset  # nothing to read
-        if not clean:
-            epochs.truncate_from_end(result.end_offset)
-            snapshots.forget_from(result.end_offset)
-    elif not clean or recovery_point < segments[-1].base_offset:
-        recovery_point = max(recovery_point, segments[0].base_offset)
-        _read_tail(result, files, recovery_point, index_interval_bytes, clean_offset)
-    result.start_offset = min(result.start_offset, result.end_offset)
-    return result
+def set_aside(disk: Disk, path: str) -> str:
+    """Another name for a damaged file, which nobody reads or removes any more."""
+    aside, count = path + DAMAGED_SUFFIX, 1
+    while os.path.exists(aside):
+        aside, count = f"{path}.{count}{DAMAGED_SUFFIX}", count + 1
+    disk.rename(path, aside)
+    return aside
 
 
-def _look(path: str) -> _Found:
-    found = _Found()
-    for entry in os.scandir(path):
-        name = entry.name
-        if name.endswith((".log", SNAPSHOT_SUFFIX)):
-            stem, _, suffix = name.rpartition(".")
-            base_offset = base_offset_of(stem) if entry.is_file() else None
-            if base_offset is None:
-                logger.warning(
-                    "%s is ignored: segments and snapshots are files named by %d digits; move it elsewhere",
-                    entry.path,
-                    NAME_DIGITS,
-                )
-            elif suffix == "log":
-                stat = entry.stat()
-                found.segments.append((base_offset, stat.st_size, int(stat.st_mtime * 1000)))
-            else:
-                found.snapshots.append(base_offset)
-        elif name == "leader-epoch-checkpoint":
-            found.has_epochs = True
-        elif name.endswith(_LEFT_OVERS):
-            found.left_overs.append(name)
-    found.segments.sort()
-    return found
+def ends_at(segment: Segment, end_offset: int) -> bool:
+    """Whether the last batch of a segment ends where the log was closed or the next segment begins, and the file with
+    it. Only headers are read, from the last index entry on."""
+    return _end_offset(segment) == end_offset
 
 
-def _epochs(path: str, disk: Disk) -> LeaderEpochs:
-    file = os.path.join(path, "leader-epoch-checkpoint")
-    data = disk.read_file(file)
-    try:
-        return LeaderEpochs.decode(text_of(data, file), file) if data else LeaderEpochs()
-    except OperatorError as error:
-        logger.warning("a damaged file is ignored and will be replaced, nothing needs to be done: %s", error)
-        return LeaderEpochs()
+def _end_offset(segment: Segment) -> int:
+    """The offset behind the last batch; UNKNOWN where the headers do not lead to the end of the file."""
+    if not segment.size:
+        return segment.base_offset
+    last = segment.offsets.last()
+    position, behind = (last[1], segment.base_offset + last[0]) if last is not None else (0, OFFSET_MAX)
+    end_offset = UNKNOWN
+    while 0 <= position < segment.size:
+        head = segment.head(position, HEADER_BYTES)
+        if len(head) < HEADER_BYTES:
+            return UNKNOWN
+        header = read_header(head)
+        if header.magic != MAGIC or header.size < HEADER_BYTES or not end_offset - 1 < header.last_offset <= behind:
+            return UNKNOWN
+        end_offset, behind = header.last_offset + 1, OFFSET_MAX
+        position += header.size
+    return end_offset if position == segment.size else UNKNOWN
 
 
-def _read_tail(
-    result: Recovered, files: OpenFiles, recovery_point: int, index_interval_bytes: int, clean_offset: int
+def rebuild_indexes(result: Recovered, segment: Segment) -> None:
+    if not segment.size:
+        segment.drop_indexes()
+        return
+    at = result.segments.index(segment)
+    end_offset = result.segments[at + 1].base_offset if at + 1 < len(result.segments) else result.known_end
+    segment.damages = rebuild(segment, end_offset, result.index_interval_bytes)
+    result.bytes_read += segment.size
+    logger.warning("%s: its indexes were rebuilt", segment.log_path)
+    for damage in segment.damages:
+        result.book.unreadable(result.name, segment.log_path, damage)
+
+
+def fill(result: Recovered, files: OpenFiles, end_offset: int) -> None:
+    """Goes on at `end_offset`, with an empty batch in between: an offset that was given is not given again."""
+    segment = result.segments[-1]
+    if end_offset - 1 - segment.base_offset >= RELATIVE_OFFSET_MAX:
+        segment = Segment(os.path.dirname(segment.path), end_offset, files, segment.created_ms)
+        segment.create_files()
+        result.segments.append(segment)
+    else:
+        data = filler(result.end_offset, end_offset, result.epochs.latest or 0)
+        fd = segment.file().fd
+        files.disk.write(fd, [data], segment.size)
+        files.disk.sync(fd)
+        for at in range(0, len(data), HEADER_BYTES):
+            header = read_header(data, at)
+            segment.appended(header.size, header.last_offset, -1, result.index_interval_bytes)
+        segment.reserved = segment.size
+        segment.spill()
+    result.end_offset = end_offset
+
+
+def read_tail(
+    result: Recovered, files: OpenFiles, recovery_point: int, clean_offset: int, doubts: Doubts, *, edges: bool
 ) -> None:
-    """Reads from the recovery point to the end, cuts what is torn, rebuilds what was only in memory."""
+    """Reads from the recovery point, or from the first doubtful segment, to the end; cuts what is torn, rebuilds what
+    was only in memory."""
     segments = result.segments
-    first = max(i for i, s in enumerate(segments) if s.base_offset <= recovery_point or i == 0)
-    result.snapshots.forget_from(recovery_point)  # a loss of power may have torn those above it; they are taken anew
-    snapshot_offset, state = result.snapshots.load(recovery_point)
-    _replay_producers(segments, state, snapshot_offset, recovery_point)
+    known = max(result.known_end, segments[0].base_offset)
+    if edges:
+        doubts.segments |= {each.base_offset for each in segments[:-1] if _is_doubtful(each)}
+    read_from = max(min([recovery_point, *doubts.segments]), segments[0].base_offset)
+    first = max(i for i, s in enumerate(segments) if s.base_offset <= read_from or i == 0)
+    _check_first(result)
+    if edges:
+        for at in range(first):
+            _check_edge(result, at, clean_offset)
+    for segment in segments[:first]:
+        if segment.base_offset in doubts.indexes:
+            rebuild_indexes(result, segment)
+    result.snapshots.forget_from(read_from)  # a loss of power may have torn those above it; they are taken anew
+    snapshot_offset, state = result.snapshots.load(read_from)
+    _replay_producers(segments, state, snapshot_offset, read_from)
     end_offset = segments[first].base_offset
     for at in range(first, len(segments)):
         segment = segments[at]
         if at > first and not end_offset <= segment.base_offset <= max(end_offset, clean_offset):
-            _drop(result, segments[at:], files)
-            break
+            if not end_offset < segment.base_offset <= known:
+                _drop(result, segments[at:], files)
+                break
+            why = "no segment file holds these offsets"
+            result.book.lost(result.name, segment.log_path, end_offset, segment.base_offset, why)
         following = segments[at + 1].base_offset if at + 1 < len(segments) else clean_offset
+        whole = segment.base_offset in doubts.segments | doubts.indexes
         end_offset, whole = _recover_segment(
-            result, segment, files, recovery_point, state, index_interval_bytes, following
+            result,
+            segment,
+            files,
+            _Reading(0 if whole else _trusted_position(segment, read_from), read_from, known, following),
+            state,
+            sealed=at + 1 < len(segments) and segments[at + 1].base_offset <= known,
         )
         if not whole:
             _drop(result, segments[at + 1 :], files)
             break
     result.segments = [s for s in segments if not s.deleted]
     result.end_offset = end_offset
-    result.epochs.truncate_from_end(end_offset)
+    if end_offset < result.known_end:
+        last = result.segments[-1]
+        why = (
+            f"the log ends at {end_offset}, but all below {result.known_end} was flushed; it goes on from there, and"
+            " what was written after the last flush, if anything, is lost as well"
+        )
+        result.book.lost(result.name, last.log_path, end_offset, result.known_end, why)
+        fill(result, files, result.known_end)
+    result.epochs.truncate_from_end(result.end_offset)
     result.snapshots.use(state)
 
 
+def _is_doubtful(segment: Segment) -> bool:
+    """Whether what is kept beside a sealed segment is gone or makes no sense: then all of it is read again, since
+    aborted transactions are found by following producers only."""
+    if segment.size > UNINDEXED_BYTES_MAX and not os.path.exists(segment.offsets.path):
+        logger.warning("all of %s is read again: %s is missing", segment.log_path, segment.offsets.path)
+        return True
+    wrong = segment.aborted.problem()
+    if wrong:
+        logger.warning("all of %s is read again: %s", segment.log_path, wrong)
+    return bool(wrong)
+
+
+def _check_first(result: Recovered) -> None:
+    """The oldest leader epoch begins where the log does; where it begins before, the first files are gone."""
+    entries, base = result.epochs.entries, result.segments[0].base_offset
+    if entries and entries[0][1] < base and result.start_offset <= base:
+        why = "leader-epoch-checkpoint says that the log begins before its first segment file"
+        result.book.lost(result.name, result.segments[0].log_path, entries[0][1], base, why)
+        result.epochs.truncate_from_start(base)
+
+
+def _check_edge(result: Recovered, at: int, clean_offset: int) -> None:
+    """A sealed segment that is not read must at least end where the next one begins."""
+    segment, end_offset = result.segments[at], result.segments[at + 1].base_offset
+    found = _end_offset(segment)
+    if found == end_offset or (found != UNKNOWN and end_offset <= clean_offset):
+        return
+    segment.damages = []
+    expected = segment.base_offset
+    if segment.size:
+        segment.damages = rebuild(segment, end_offset, result.index_interval_bytes)
+        result.bytes_read += segment.size
+        surveyor = Surveyor(segment.reading(), segment.size, segment.base_offset, end_offset)
+        for _ in surveyor.run():
+            pass
+        expected = surveyor.offset
+        logger.warning("%s: does not end at offset %d; its indexes were rebuilt", segment.log_path, end_offset)
+    for damage in segment.damages:
+        result.book.unreadable(result.name, segment.log_path, damage)
+    if expected < end_offset and end_offset > clean_offset:
+        why = f"the file ends at offset {expected}, and the next one begins at {end_offset}"
+        result.book.lost(result.name, segment.log_path, expected, end_offset, why)
+
+
+@dataclass(slots=True, frozen=True)
+class _Reading:
+    """How one segment is read."""
+
+    position: int  # where to begin
+    read_from: int  # what lies below this offset is in the indexes and in the producers' state already
+    known: int  # what lies below this offset was flushed
+    following: int  # where the next segment begins
+
+
 def _recover_segment(
-    result: Recovered,
-    segment: Segment,
-    files: OpenFiles,
-    recovery_point: int,
-    state: ProducerState,
-    index_interval_bytes: int,
-    following: int,
+    result: Recovered, segment: Segment, files: OpenFiles, reading: _Reading, state: ProducerState, *, sealed: bool
 ) -> tuple[int, bool]:
-    """The offset after the last whole batch, and whether the segment was whole to its end."""
+    """The offset after the last whole batch, and whether the segment was whole to its end. `sealed`: what follows it
+    was flushed, so it is not cut."""
     on_disk = segment.size
-    position = _trusted_position(segment, recovery_point)
-    offset = max(segment.base_offset, recovery_point) if position else segment.base_offset
-    _forget_from(segment, position, offset, recovery_point)
+    position, read_from = reading.position, reading.read_from
+    offset = max(segment.base_offset, read_from) if position else segment.base_offset
+    if on_disk or not segment.index_paths():
+        _forget_from(segment, position, offset, read_from)
+    if not on_disk:
+        segment.drop_indexes()
     result.bytes_read += on_disk - position
+    damages: list[Damage] = []
     faults = RecordFaults(segment.log_path)
-    for header, at in scan(segment, files, position, on_disk, verify=True, faults=faults):
-        if at != position or not (header.base_offset == offset or _is_gap(segment, header, at, offset, following)):
-            break  # the base offset lies outside the CRC, and this one is damaged
-        segment.appended(header.size, header.last_offset, header.max_timestamp, index_interval_bytes)
-        if segment.first_timestamp < 0:
-            segment.first_timestamp = header.max_timestamp
-        if header.producer_id >= 0 and header.last_offset >= recovery_point:
-            _record(state, header, segment, at)
-        position += header.size
-        offset = header.last_offset + 1
+    cut = False
+    while True:
+        for header, at in scan(segment, files, position, on_disk, verify=True, faults=faults):
+            if at != position or not (
+                header.base_offset == offset or _is_gap(segment, header, at, offset, reading.following)
+            ):
+                break  # the base offset lies outside the CRC, and this one is damaged
+            segment.appended(header.size, header.last_offset, header.max_timestamp, result.index_interval_bytes)
+            if segment.first_timestamp < 0:
+                segment.first_timestamp = header.max_timestamp
+            if header.producer_id >= 0 and header.last_offset >= read_from:
+                _record(state, header, segment, at)
+            position += header.size
+            offset = header.last_offset + 1
+        if position >= on_disk:
+            break
+        damage = _damage_at(segment, position, on_disk, offset, reading.following if sealed else UNKNOWN)
+        if damage.first_offset >= reading.known or (damage.at_end and not sealed):
+            cut = True
+            _cut(result, segment, files, damage, on_disk)
+            break
+        damages.append(damage)
+        result.book.unreadable(result.name, segment.log_path, damage)
+        segment.skip(damage.end - position)
+        position, offset = damage.end, max(offset, damage.next_offset)
     result.poison_batches += faults.end()
-    segment.reserved = position
-    whole = position == on_disk
-    if not whole:
-        result.bytes_cut += on_disk - position
-        files.disk.truncate(segment.file().fd, position)
-        logger.warning("%s: cut at byte %d of %d: the rest is torn", segment.log_path, position, on_disk)
+    segment.reserved = segment.size
+    if not reading.position:
+        segment.damages = damages
     try:
         segment.spill()
     except OSError as error:
         if error.errno not in PASSING_ERRORS:
             raise
         logger.warning("%s: its indexes stay in memory: %s", segment.log_path, error.strerror)
-    return offset, whole
+    return offset, not cut
+
+
+def _damage_at(segment: Segment, position: int, size: int, offset: int, end_offset: int) -> Damage:
+    for found in Surveyor(segment.reading(), size, segment.base_offset, end_offset).run(position, offset):
+        if isinstance(found, Damage):
+            return found
+        header, _ = found
+        end = position + header.size
+        return Damage(position, end, offset, header.last_offset + 1, "its records make no sense", at_end=end == size)
+    return Damage(position, size, offset, end_offset, "there is nothing to read", at_end=True)
+
+
+def _cut(result: Recovered, segment: Segment, files: OpenFiles, damage: Damage, on_disk: int) -> None:
+    """Takes the torn end away. Whole batches behind it are kept in a file beside the log."""
+    disk, position = files.disk, damage.position
+    result.bytes_cut += on_disk - position
+    if not damage.at_end:
+        aside = f"{segment.log_path}.{position}{DAMAGED_SUFFIX}"
+        disk.write_file(aside, disk.read(segment.file().fd, on_disk - position, position))
+        last = damage.next_offset
+        for found in Surveyor(segment.reading(), on_disk, segment.base_offset).run(damage.end, damage.next_offset):
+            if not isinstance(found, Damage):
+                last = found[0].last_offset + 1
+        why = f"cut at byte {position} of {on_disk}: {damage.why}; what was cut is kept in {aside}"
+        result.book.lost(result.name, segment.log_path, damage.first_offset, last, why)
+    disk.truncate(segment.file().fd, position)
+    logger.warning(
+        "%s: cut at byte %d of %d: the rest is torn (%s); the log ends at offset %d",
+        segment.log_path, position, on_disk, damage.why, damage.first_offset,
+    )  # fmt: skip
 
 
 def _is_gap(segment: Segment, header: BatchHeader, at: int, offset: int, following: int) -> bool:
@@ -223,14 +328,20 @@ def _trusted_position(segment: Segment, recovery_point: int) -> int:
     """Where the batch at the recovery point begins, if the segment's index leads there; 0 otherwise."""
     if recovery_point <= segment.base_offset:
         return 0
-    found = segment.locate(recovery_point, segment.size)
-    if found is not None:
-        return found[0] if found[1] == recovery_point else 0
-    last = segment.locate(recovery_point - 1, segment.size)
-    if last is None or read_header(segment.head(last[0], HEADER_BYTES)).last_offset != recovery_point - 1:
+    try:
+        found = segment.locate(recovery_point - 1, segment.size)
+    except AstrayError as error:
+        logger.warning("all of %s is read again: %s", segment.log_path, error)
         return 0
-    end = last[0] + last[2]
-    return end if last[0] + HEADER_BYTES <= end <= segment.size else 0  # a damaged length leads nowhere
+    if found is None:
+        return 0
+    position, base_offset, size = found
+    if base_offset == recovery_point:
+        return position  # compaction left nothing below it
+    end = position + size
+    if read_header(segment.head(position, HEADER_BYTES)).last_offset != recovery_point - 1:
+        return 0
+    return end if position + HEADER_BYTES <= end <= segment.size else 0  # a damaged length leads nowhere
 
 
 def _forget_from(segment: Segment, position: int, offset: int, recovery_point: int) -> None:
@@ -253,8 +364,12 @@ def _replay_producers(segments: list[Segment], state: ProducerState, start: int,
             continue
         if segment.base_offset >= end:
             break
-        found = segment.locate(start, segment.size)
-        for header, position in segment_headers(segment, found[0] if found else segment.size):
+        try:
+            found = segment.locate(start, segment.size)
+            begin = found[0] if found else segment.size
+        except AstrayError:
+            begin = 0
+        for header, position in segment_headers(segment, begin):
             if header.base_offset >= end:
                 break
             if header.producer_id >= 0 and header.base_offset >= start:
@@ -333,12 +448,11 @@ def scan(
 
 def _drop(result: Recovered, segments: list[Segment], files: OpenFiles) -> None:
     for segment in segments:
-        logger.warning("%s: removed: it lies beyond the torn end of the log", segment.log_path)
         result.bytes_cut += segment.size
         segment.deleted = True
         segment.forget_files()
+        if segment.size:
+            aside = set_aside(files.disk, segment.log_path)
+            logger.warning("%s: lies beyond the torn end of the log: set aside as %s", segment.log_path, aside)
         for suffix in SUFFIXES:
             files.disk.unlink(segment.path + suffix)
-
-
-__all__ = ["DELETED_SUFFIX", "Recovered", "recover", "scan", "segment_headers", "segment_name"]

@@ -5,17 +5,21 @@ readers may see; what is staged but not yet written lies beyond it.
 """
 
 import os
+from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
 from headrace.core.files import OpenFile, OpenFiles
 from headrace.log.config import NEVER
 from headrace.log.sparse_index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
+from headrace.log.survey import Damage
 from headrace.log.transactions import AbortedIndex
 
 SCAN_BYTES: Final = 4096
-_HEAD: Final = Struct(">qi11xi")  # base offset, length, last offset delta
+_HEAD: Final = Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
 _HEAD_BYTES: Final = 27
+_LENGTH_MIN: Final = 49  # of a batch without a record, less the 12 bytes that a length does not count
+_MAGIC: Final = 2
 _TIMED_HEAD: Final = Struct(">qi11xi8xq")  # and the largest timestamp
 _TIMED_HEAD_BYTES: Final = _TIMED_HEAD.size
 LENGTH_PREFIX_BYTES: Final = 12
@@ -23,6 +27,10 @@ SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex")  # the files tha
 UNINDEXED_BYTES_MAX: Final = 16 << 10
 NAME_DIGITS: Final = 20
 OFFSET_MAX: Final = (1 << 63) - 1
+
+
+class AstrayError(Exception):
+    """The index, or a batch on the way from where it leads, is damaged: this is no answer to where an offset is."""
 
 
 def segment_name(base_offset: int) -> str:
@@ -46,11 +54,15 @@ class Segment:
         "_times",
         "base_offset",
         "bytes_since_entry",
+        "chained_from",
+        "chained_to",
         "created_ms",
+        "damages",
         "deleted",
         "first_timestamp",
         "index_bytes",
         "max_timestamp_offset",
+        "opened_size",
         "path",
         "reserved",
         "roll_after_timestamp",
@@ -69,6 +81,10 @@ class Segment:
         self.index_bytes = TIME_ENTRY.size  # what the larger index may have with one entry more
         self.max_timestamp_offset = -1
         self.deleted = False
+        self.opened_size = size  # what lies above it was written by this process
+        self.chained_from = 0  # from here
+        self.chained_to = 0  # to here each header is known to lead to the next
+        self.damages: list[Damage] | None = None  # by position; None: nobody has looked at every batch yet
         self._max_timestamp: int | None = -1 if size == 0 else None
         self._files = files
         self._offsets: SparseIndex | None = None
@@ -116,18 +132,34 @@ class Segment:
         """The largest timestamp in the segment, -1 if it has none."""
         if self._max_timestamp is None:
             last = self.times.last()
-            if last is not None:
+            if last is not None and self._holds(last[0], self.base_offset + last[1]):
                 self._max_timestamp, self.max_timestamp_offset = last[0], self.base_offset + last[1]
             else:
                 self._max_timestamp, self.max_timestamp_offset = self._read_max_timestamp()
         return self._max_timestamp
+
+    def _holds(self, timestamp: int, offset: int) -> bool:
+        """Whether an entry of the time index tells the truth: retention deletes by it, so it is not just believed."""
+        try:
+            found = self.locate(offset, self.size)
+        except AstrayError:
+            return False
+        if found is None:
+            return False
+        head = self.head(found[0], _TIMED_HEAD_BYTES)
+        return len(head) == _TIMED_HEAD_BYTES and int(_TIMED_HEAD.unpack(head)[3]) == timestamp
 
     def _read_max_timestamp(self) -> tuple[int, int]:
         """The largest timestamp and its batch's last offset, from the batches themselves: there is no index."""
         largest, offset = -1, self.base_offset - 1
         position = 0
         while position + _TIMED_HEAD_BYTES <= self.size:
-            base, length, delta, timestamp = _TIMED_HEAD.unpack(self.head(position, _TIMED_HEAD_BYTES))
+            head = self.head(position, _TIMED_HEAD_BYTES)
+            if len(head) < _TIMED_HEAD_BYTES:
+                break
+            base, length, delta, timestamp = _TIMED_HEAD.unpack(head)
+            if length < _LENGTH_MIN:
+                break  # damaged; whoever reads it is told
             if timestamp > largest:
                 largest, offset = timestamp, base + delta
             position += length + LENGTH_PREFIX_BYTES
@@ -153,6 +185,18 @@ class Segment:
         if max_timestamp > self.max_timestamp:
             self._max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
+
+    def skip(self, size: int) -> None:
+        """Damaged bytes that stay where they are; an index entry leads behind them."""
+        self.size += size
+        self.bytes_since_entry += size
+
+    def drop_indexes(self) -> None:
+        """They say nothing about what is in the log file now."""
+        for suffix in SUFFIXES[1:]:
+            self._files.forget(self.path + suffix)
+            self._files.disk.unlink(self.path + suffix)
+        self._offsets = self._times = self._aborted = None
 
     def mark_time(self) -> None:
         """An entry in the time index, if time has moved since the last one."""
@@ -182,31 +226,60 @@ class Segment:
         self.times.spill()
 
     def locate(self, offset: int, end: int) -> tuple[int, int, int] | None:
-        """(position, base offset, size) of the first batch that ends at or after `offset`, below position `end`."""
+        """(position, base offset, size) of the first batch that ends at or after `offset`, below position `end`.
+
+        AstrayError where the index or a header on the way is damaged: then nothing is known about the offset.
+        """
         index = self.offsets
         entry = index.floor(offset - self.base_offset)
-        position = index.at(entry)[1] if entry >= 0 else 0
+        position, behind = 0, offset  # an entry leads to a batch that ends at its own offset, or before it
+        if entry >= 0:
+            key, position = index.at(entry)
+            behind = self.base_offset + key
+        if not 0 <= position <= self.size:
+            raise AstrayError(f"{index.path}: entry {entry} leads to byte {position} of {self.size}")
         fd = self.file().fd
         read = self._files.disk.read
         while position < end:
             block = read(fd, SCAN_BYTES, position)
             at = 0
             while at + _HEAD_BYTES <= len(block):
-                base, length, delta = _HEAD.unpack_from(block, at)
+                base, length, magic, delta = _HEAD.unpack_from(block, at)
                 if position + at >= end:
                     return None
-                if base + delta >= offset:
+                last = base + delta
+                if length < _LENGTH_MIN or magic != _MAGIC or delta < 0 or (entry >= 0 and last > behind):
+                    raise AstrayError(f"{self.path}.log: no batch at byte {position + at}, on the way to {offset}")
+                if last >= offset:
                     return position + at, base, length + LENGTH_PREFIX_BYTES
-                if length <= 0:
-                    return None  # not a batch: an index that a loss of power left wrong
+                entry = -1
                 at += length + LENGTH_PREFIX_BYTES
             if at == 0:
-                return None
+                raise AstrayError(f"{self.path}.log: ends at byte {position + len(block)}, within a batch")
             position += at
+        if position > self.size:
+            raise AstrayError(f"{self.path}.log: the last batch ends at byte {position} of {self.size}")
         return None
+
+    def use_indexes(self, offsets: bytes, times: bytes, bytes_since_entry: int) -> None:
+        """Other indexes in place of damaged ones: both files, whole."""
+        disk = self._files.disk
+        for suffix, data in ((".index", offsets), (".timeindex", times)):
+            self._files.forget(self.path + suffix)
+            disk.replace_file(self.path + suffix, data, sync=False)
+        self._offsets = self._times = None
+        self._max_timestamp = None if self.size else -1
+        self.bytes_since_entry = bytes_since_entry
 
     def head(self, position: int, size: int) -> bytes:
         return self._files.disk.read(self.file().fd, size, position)
+
+    def reading(self) -> Callable[[int, int], bytes]:
+        """(count, position) to bytes of the log file, for a survey."""
+        return self._read_at
+
+    def _read_at(self, count: int, position: int) -> bytes:
+        return self._files.disk.read(self.file().fd, count, position)
 
     def index_paths(self) -> list[str]:
         """The index files that have something in them."""

@@ -6,6 +6,7 @@ loaded on first use, since most of ten thousand partitions have no idempotent pr
 """
 
 import contextlib
+import logging
 import os
 from typing import TYPE_CHECKING
 
@@ -18,15 +19,18 @@ if TYPE_CHECKING:
 
 SUFFIX = ".snapshot"
 
+logger = logging.getLogger(__name__)
+
 
 class Snapshots:
-    __slots__ = ("_disk", "_offsets", "_path", "_rolls", "_state")
+    __slots__ = ("_disk", "_offsets", "_path", "_rolls", "_state", "damaged")
 
     def __init__(self, path: str, disk: Disk, offsets: list[int], state: ProducerState | None = None) -> None:
         self._path = path
         self._disk = disk
         self._offsets = sorted(offsets)
         self._state = state
+        self.damaged = False  # one could not be read
         self._rolls: list[tuple[int, bytes]] = []  # taken when a roll was staged, not yet in a file
 
     def state(self) -> ProducerState:
@@ -50,7 +54,9 @@ class Snapshots:
             try:
                 if data is not None:
                     return offset, ProducerState.decode_snapshot(data)
-            except ValueError:
+            except ValueError as error:
+                logger.warning("%s is damaged and is made again from the log: %s", self._file(offset), error)
+                self.damaged = True
                 self._disk.unlink(self._file(offset))
             # Torn or gone: an older one, and more of the log, make the same state. It can be taken anew.
             self._offsets.remove(offset)
@@ -68,6 +74,10 @@ class Snapshots:
         it saves recovery from reading the log before it, unless that is `small` anyway."""
         if offset not in self._offsets and not (small and not self._offsets and not len(self.state())):
             self._write(offset, self.state().encode_snapshot())
+
+    @property
+    def newest_offset(self) -> int:
+        return self._offsets[-1] if self._offsets else -1
 
     def newest(self) -> list[str]:
         """The path of the newest snapshot, if there is one."""

@@ -14,13 +14,15 @@ from headrace.core.clock import Clock
 from headrace.core.errors import OperatorError, StorageError
 from headrace.core.files import BROKEN_ERRORS, Disk, OpenFiles
 from headrace.log import checkpoints
+from headrace.log.clean_notes import Key, NoteTaker, PartitionNote, forget_notes, read_notes, write_notes
 from headrace.log.cleaner_checkpoint import read_clean_offsets
 from headrace.log.config import NEVER, LogConfig
 from headrace.log.directory import DELETE_SUFFIX, LogDirectory
 from headrace.log.group_writer import GroupWriter
 from headrace.log.leader_epochs import LeaderEpochs
+from headrace.log.opening import recover
 from headrace.log.partition_log import PartitionLog
-from headrace.log.recovery import Recovered, recover
+from headrace.log.recovery import Recovered
 from headrace.log.segment import Segment
 from headrace.log.snapshots import Snapshots
 
@@ -41,6 +43,8 @@ class LogStore:
         self.recovered_bytes = 0  # read again at this start, since the last stop was not clean
         self.cut_bytes = 0  # of it, torn and taken away
         self.poison_batches = 0  # of it, stored with records that make no sense, and kept
+        self._notes: dict[LogDirectory, dict[Key, PartitionNote]] = {}  # of the last clean close
+        self._gone: dict[Key, int] = {}  # logs whose directory is missing, and where they ended
         writer.on_failure = self.failed
 
     # ── opening and closing ──────────────────────────────────────────────────────────────────────────────────────
@@ -75,6 +79,10 @@ class LogStore:
         recovery_points = directory.read_offsets(checkpoints.RECOVERY_POINT_FILE)
         start_offsets = directory.read_offsets(checkpoints.LOG_START_FILE)
         clean_offsets = read_clean_offsets(directory)
+        high_watermarks = self._high_watermarks(directory)
+        notes = read_notes(directory, self.files.disk) if directory.was_clean else {}
+        self._notes[directory] = notes
+        points_changed_ns = directory.changed_ns(checkpoints.RECOVERY_POINT_FILE)
         for topic, index, path in directory.partitions():
             key = (topic, index)
             point = recovery_points.get(key, 0)
@@ -87,14 +95,34 @@ class LogStore:
                 index_interval_bytes=DEFAULT_CONFIG.index_interval_bytes,
                 now_ms=self.clock.now_ms(),
                 clean_offset=clean_offsets.get(key, 0),
+                high_watermark=high_watermarks.get(key, 0),
+                note=notes.get(key),
+                points_changed_ns=points_changed_ns,
+                book=directory.damage,
             )
             self.recovered_bytes += found.bytes_read
             self.cut_bytes += found.bytes_cut
             self.poison_batches += found.poison_batches
             log = self._log(topic, index, directory, path, DEFAULT_CONFIG, found, point)
-            log.touched = not directory.was_clean
+            log.touched = not directory.was_clean or found.bytes_read > 0
             self.logs[key] = log
+        for topic, index in set(notes) - set(self.logs):
+            note = notes[topic, index]
+            if note.end_offset > note.start_offset:
+                gone = os.path.join(directory.path, f"{topic}-{index}")
+                why = "the directory of the partition is missing"
+                directory.damage.lost(f"{topic}-{index}", gone, note.start_offset, note.end_offset, why)
+                self._gone[topic, index] = note.end_offset
         directory.forget_clean_stop()
+        forget_notes(directory, self.files.disk)
+
+    def _high_watermarks(self, directory: LogDirectory) -> dict[Key, int]:
+        """They decide nothing but whether a start offset is believable."""
+        try:
+            return directory.read_offsets(checkpoints.HIGH_WATERMARK_FILE)
+        except OperatorError as error:
+            logger.warning("a damaged file is ignored and will be replaced: %s", error)
+            return {}
 
     def _log(
         self,
@@ -149,6 +177,9 @@ class LogStore:
                     unclean.add(directory)
                     logger.warning("%s: not stopped cleanly: %s", directory.path, error)
         unclean |= self.save_checkpoints()
+        for directory in self.directories:
+            if directory.online and directory not in unclean:
+                self._note(directory)
         self.files.close()
         for directory in self.directories:
             if directory.online and directory not in unclean:
@@ -157,6 +188,16 @@ class LogStore:
                 except OSError as error:
                     logger.warning("%s: not stopped cleanly: %s", directory.path, error.strerror)
         self.close_locks()
+
+    def _note(self, directory: LogDirectory) -> None:
+        """What the files look like now. Without a note the next start trusts them, as Kafka does."""
+        disk = self.files.disk
+        taker = NoteTaker(disk, self._notes.get(directory, {}))
+        try:
+            logs = ((key, log) for key, log in self.logs.items() if log.directory is directory)
+            write_notes(directory, disk, {key: taker.note(log) for key, log in logs})
+        except OSError as error:
+            logger.warning("%s: its files could not be noted: %s", directory.path, error.strerror)
 
     def _flush_all(self, directory: LogDirectory, logs: list[PartitionLog]) -> None:
         disk = self.files.disk
@@ -179,6 +220,20 @@ class LogStore:
         for directory in self.directories:
             directory.release()
 
+    def damage(self) -> dict[str, object]:
+        """What is known to be damaged or lost, as metrics; `damage` is in words, for /health."""
+        books = [directory.damage for directory in self.directories]
+        unreadable: dict[tuple[str, ...], int] = {}
+        lost: dict[tuple[str, ...], int] = {}
+        for book in books:
+            unreadable.update(book.counts(lost=False))
+            lost.update(book.counts(lost=True))
+        return {
+            "damaged_batches": unreadable,
+            "lost_records": lost,
+            "damage": [entry.text for book in books for entry in book.entries],
+        }
+
     # ── logs ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def find(self, topic: str, index: int) -> PartitionLog | None:
@@ -200,17 +255,18 @@ class LogStore:
             disk.make_directory(path)
             metadata = checkpoints.encode_partition_metadata(topic_id)
             disk.write_file(os.path.join(path, checkpoints.PARTITION_METADATA_FILE), metadata.encode())
-            segment = Segment(path, 0, self.files, self.clock.now_ms())  # its files come with the first record
+            base = self._gone.pop((topic, index), 0)  # no offset is given twice
+            segment = Segment(path, base, self.files, self.clock.now_ms())  # its files come with the first record
         except OSError as error:
             raise StorageError(f"{topic}-{index}: could not make {path}: {error.strerror}") from error
         found = Recovered(
             segments=[segment],
-            end_offset=0,
-            start_offset=0,
+            end_offset=base,
+            start_offset=base,
             epochs=LeaderEpochs(),
             snapshots=Snapshots(path, disk, []),
         )
-        log = self._log(topic, index, directory, path, config, found, 0)
+        log = self._log(topic, index, directory, path, config, found, base)
         self.logs[topic, index] = log
         return log
 
@@ -219,6 +275,7 @@ class LogStore:
         self.logs.pop((log.topic, log.index), None)
         log.directory.log_count -= 1
         log.deleted = True
+        log.directory.damage.forget(log.name)
         gone = StorageError(f"{log.name}: was deleted")
         log.aborted([], gone)
         log.flush_failed(gone)

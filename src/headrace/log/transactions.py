@@ -93,6 +93,18 @@ class AbortedIndex:
             self._written = len(self._entries)
         return self._entries
 
+    def problem(self) -> str:
+        """What is wrong with the file by itself; nothing if it is good or not there."""
+        data = self._files.disk.read_file(self.path) if self.exists() else b""
+        if not data:
+            return ""
+        if len(data) % _ENTRY.size:
+            return f"{self.path} has {len(data)} bytes, which is no whole number of entries of {_ENTRY.size}"
+        for version, producer_id, first, last, stable in _ENTRY.iter_unpack(data):
+            if version != _ENTRY_VERSION or producer_id < 0 or not 0 <= first <= last or stable < 0:
+                return f"{self.path} has an entry that makes no sense"
+        return ""
+
     def append(self, aborted: Aborted) -> None:
         self.entries().append(aborted)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.core.files import OpenFiles
-from headrace.log.segment import SCAN_BYTES, Segment, segment_name
+from headrace.log.segment import SCAN_BYTES, AstrayError, Segment, segment_name
 from headrace.protocol.batch import STAMP, read_header
 
 NOW = 1_700_000_000_000
@@ -82,11 +82,12 @@ def test_an_offset_that_compaction_removed_leads_to_the_next_batch(tmp_path):
 
 
 @pytest.mark.parametrize("length", [0, -12, -13, -(1 << 31), (1 << 31) - 1])
-def test_bytes_that_are_no_batch_end_the_search(tmp_path, length):
+def test_bytes_that_are_no_batch_are_no_answer(tmp_path, length):
     """Also those that would lead nowhere, or back."""
     written = Written(tmp_path, 0, [batch(2)])
     written.disk.write(written.segment.file().fd, [struct.pack(">qi", 0, length) + bytes(500)], written.segment.size)
-    assert written.segment.locate(5, written.segment.size + 500) is None
+    with pytest.raises(AstrayError, match=r"\.log"):
+        written.segment.locate(5, written.segment.size + 500)
 
 
 def test_an_index_entry_is_made_after_each_interval_and_leads_to_its_batch(tmp_path):
@@ -164,7 +165,8 @@ def test_an_index_that_cannot_be_written_now_does_not_hide_the_records(tmp_path,
     for operation in ("write", "open"):
         written.disk.fail(operation, code, path="index")
     for _ in range(10):
-        data = batch(1, size=100)
+        data = batch(1, size=100, timestamp=NOW + 5)
+        STAMP.pack_into(data, 0, written.next_offset, len(data) - 12, 0)
         written.disk.write(written.segment.file().fd, [data], written.segment.size)
         before = written.segment.size
         with contextlib.suppress(OSError):
