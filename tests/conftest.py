@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -65,3 +67,13 @@ def check_installed(package: Path) -> None:
         if not copy.is_file() or copy.read_bytes() != file.read_bytes():
             name = file.relative_to(SOURCE.parent)
             pytest.exit(f"{name} is not what is installed; run `make install`, or `make develop` while you work", 4)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """A command that a test calls in this process sends Headrace's log elsewhere; the next test finds it as it was."""
+    root = logging.getLogger("headrace")
+    handlers, level, propagate = list(root.handlers), root.level, root.propagate
+    yield
+    root.handlers[:], root.propagate = handlers, propagate
+    root.setLevel(level)
