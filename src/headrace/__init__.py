@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headrace.broker.embedded import Broker
     from headrace.streaming.declare import (
+        changes,
         drop,
         fail,
         for_each_batch,
+        materialized,
         pipeline,
         quarantine,
         static,
@@ -28,9 +30,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Broker",
     "__version__",
+    "changes",
     "drop",
     "fail",
     "for_each_batch",
+    "materialized",
     "pipeline",
     "quarantine",
     "static",

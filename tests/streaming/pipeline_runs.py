@@ -17,6 +17,7 @@ from headrace.streaming.operation import LiveWatch
 from headrace.streaming.progress import RunProgress
 from headrace.streaming.run_settings import RunSettings
 from headrace.streaming.runner import Runner
+from headrace.streaming.sources import without_hidden
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -107,7 +108,8 @@ class Bench:
                 assert not thread.is_alive()
 
     def frame(self, table: str) -> DataFrame:
-        return self.spark.read.format("delta").load(f"{self.tables}/{table}")
+        """As Headrace's own readers show it."""
+        return without_hidden(self.spark.read.format("delta").load(f"{self.tables}/{table}"))
 
     def rows(self, table: str, *columns: str) -> list[Row]:
         frame = self.frame(table)

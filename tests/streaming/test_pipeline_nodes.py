@@ -10,6 +10,7 @@ import pytest
 from pipeline_runs import Bench
 
 import headrace
+from headrace.tables.expectations import read_outcomes
 from headrace.tables.provenance import TableSource, TopicSource, decode
 
 # Rows of the first and of the second run: (id, customer, amount, minute). Customer b of minute 0 comes in both.
@@ -35,6 +36,14 @@ def latest(zoo):
 @hr.table(key="customer", order_by="amount", delete="amount < 0")
 def dearest(zoo):
     return zoo.select("customer", "amount")
+
+@hr.table(key="customer", order_by="id", history=True)
+def past(zoo):
+    return zoo.select("customer", "id", "amount")
+
+@hr.table(key="customer", order_by="id", nulls="unchanged", leave_out=["id", "at"])
+def partly(zoo):
+    return zoo.withColumn("amount", F.expr("if(amount < 2, null, amount)"))
 
 @hr.table(key=["customer", "minute"])
 def by_minute(appended):
@@ -72,9 +81,9 @@ def pairs(appended, other=hr.stream("appended")):
 def changes(of=hr.stream("latest", change_feed=True)):
     return of.select("customer", "amount", F.col("_change_type").alias("change"))
 
-@hr.table
-def becoming(latest):
-    return latest.select("customer", "amount")
+@hr.materialized
+def spent(latest):
+    return latest.agg(F.sum("amount").alias("amount"), F.count("*").alias("customers"))
 
 @hr.for_each_batch
 def two_tables(appended, batch):
@@ -135,8 +144,20 @@ def test_of_several_rows_of_a_key_the_last_in_the_log_stays(zoo: Bench) -> None:
 
 
 def test_order_by_decides_which_row_is_last_and_delete_removes_a_key(zoo: Bench) -> None:
-    # a: 10 of the first batch is replaced by 1 of the second; c came only to be removed.
-    assert [tuple(row) for row in zoo.rows("dearest")] == [("a", 1.0), ("b", 40.0), ("d", 2.0)]
+    # a: 10 of the first batch is dearer than 1 of the second; c came only to be removed.
+    assert [tuple(row) for row in zoo.rows("dearest")] == [("a", 10.0), ("b", 40.0), ("d", 2.0)]
+
+
+def test_a_table_with_history_keeps_every_version_of_a_row(zoo: Bench) -> None:
+    assert [tuple(row) for row in zoo.rows("past", "customer", "valid_from", "valid_to", "is_current")] == [
+        ("a", 1, 3, False), ("a", 3, 6, False), ("a", 6, None, True), ("b", 2, 5, False), ("b", 5, None, True),
+        ("c", 4, None, True), ("d", 7, None, True),
+    ]  # fmt: skip
+
+
+def test_a_null_may_leave_a_column_as_it_was_and_columns_may_be_left_out(zoo: Bench) -> None:
+    assert zoo.frame("partly").columns == ["customer", "amount"]
+    assert [tuple(row) for row in zoo.rows("partly")] == [("a", 5.0), ("b", 40.0), ("c", None), ("d", 2.0)]
 
 
 def test_a_keyed_aggregate_is_updated_in_place(zoo: Bench) -> None:
@@ -153,6 +174,12 @@ def test_a_keyed_aggregate_is_updated_in_place(zoo: Bench) -> None:
 def test_an_appended_aggregate_has_the_windows_that_are_closed(zoo: Bench) -> None:
     # The watermark of the first run, minute 1, closed minute 0; b's late row of minute 0 is not counted.
     assert [tuple(row) for row in zoo.rows("closed")] == [(minute(0), 2), (minute(1), 2), (minute(2), 1)]
+
+
+def test_rows_behind_the_watermark_are_counted_in_their_batch(zoo: Bench) -> None:
+    late = [outcome.late for outcome in read_outcomes(zoo.version_path("_expectations/closed.jsonl"))]
+    assert sum(late) == 1
+    assert late[0] == 0
 
 
 def test_complete_mode_rewrites_the_table(zoo: Bench) -> None:
@@ -179,10 +206,8 @@ def test_the_change_feed_has_every_change(zoo: Bench) -> None:
     assert ("d", 2.0, "insert") in found
 
 
-def test_a_keyed_table_is_read_as_it_becomes(zoo: Bench) -> None:
-    assert [tuple(row) for row in zoo.rows("becoming")] == [
-        ("a", 1.0), ("a", 5.0), ("b", 20.0), ("b", 40.0), ("c", -1.0), ("d", 2.0),
-    ]  # fmt: skip
+def test_a_materialized_table_is_made_of_the_whole_of_what_it_reads(zoo: Bench) -> None:
+    assert [tuple(row) for row in zoo.rows("spent")] == [(42.0, 4)]
 
 
 def test_for_each_batch_writes_what_it_likes_with_the_batch_s_transaction(zoo: Bench) -> None:

@@ -31,7 +31,10 @@ class Column(NamedTuple):
 
 
 def expectations_text(node: "NodeProgress") -> str:
-    return ", ".join(f"{name}: {each['failed']:,} {each['action']}" for name, each in node.expectations.items())
+    counts = [f"{name}: {each['failed']:,} {each['action']}" for name, each in node.expectations.items()]
+    if node.late:
+        counts.append(f"late: {node.late:,} drop")
+    return ", ".join(counts)
 
 
 def lag_text(node: "NodeProgress") -> str:

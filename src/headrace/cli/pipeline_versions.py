@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.pipeline_screen import lag_text
 from headrace.cli.pipelining import find_catalog
 from headrace.cli.table_diff import comparison_json, print_comparison, split_columns
 from headrace.cli.tabling import (
@@ -85,22 +86,32 @@ def compare(
 @click.command(short_help="Make the new version live, in one step.")
 @click.argument("pipeline", required=False)
 @click.option("--version", "number", type=click.IntRange(1), help="Which version.  [default: the newest]")
+@click.option("--force", is_flag=True, help="Also a version that has not caught up with the log.")
 @yes_option
 @tables_option
 @debug_option
-def cutover(pipeline: str | None, number: int | None, yes: bool, tables_dir: str, debug: bool) -> None:
+def cutover(pipeline: str | None, number: int | None, force: bool, yes: bool, tables_dir: str, debug: bool) -> None:
     """Readers of the tables' names and stable paths see the new version from one moment on, all tables at once. A run
     of the old version ends by itself; one of the new version goes on."""
     with one_line_errors(debug):
-        from headrace.streaming.progress import read_progress
+        from headrace.core.errors import OperatorError
+        from headrace.streaming.launching import is_running
 
         catalog = find_catalog(pipeline, tables_dir)
         version = catalog.version(number) if number is not None else _newest(catalog)
-        progress = read_progress(catalog.layout.run_file(version.number))
-        if progress is None or not (progress.caught_up or progress.status == "finished"):
-            ask(f"{catalog.pipeline} version {version.number} has not caught up with the log. Make it live?", yes)
+        behind = _behind(catalog, version)
+        if behind is not None:
+            if not force:
+                raise OperatorError(
+                    f"{catalog.pipeline}: version {version.number} has not caught up with the log ({behind}); let it "
+                    f"run until status says that it has, or make it live as it is with --force"
+                )
+            ask(f"{catalog.pipeline} version {version.number} has not caught up ({behind}). Make it live?", yes)
+        before = catalog.live
         made = catalog.cut_over(version.number)
         _say_live(catalog, made)
+        if before is not None and before.number != made.number and is_running(catalog, before.number):
+            click.echo(f"the run of version {before.number} ends by itself; after a rollback, run it again")
 
 
 @click.command(short_help="Make the version before live again.")
@@ -164,6 +175,22 @@ def _newest(catalog: "Catalog") -> "Version":
     if not found:
         raise OperatorError(f"{catalog.pipeline}: has no version beside the live one; build one with replay")
     return max(found, key=lambda version: version.number)
+
+
+def _behind(catalog: "Catalog", version: "Version") -> str | None:
+    """Why a version is not ready to be live; None if it is."""
+    from headrace.streaming.progress import read_progress
+
+    progress = read_progress(catalog.layout.run_file(version.number))
+    if progress is None:
+        return "it never ran"
+    if progress.caught_up or progress.status == "finished":
+        return None
+    failed = [node.name for node in progress.nodes.values() if node.status == "failed"]
+    if failed:
+        return f"{', '.join(failed)} failed"
+    waiting = [f"{node.name} {lag_text(node)}".strip() for node in progress.nodes.values() if node.lag != 0]
+    return f"behind: {', '.join(waiting)}" if waiting else f"its run was {progress.status}"
 
 
 def _keys(catalog: "Catalog", version: "Version") -> dict[str, list[str]]:

@@ -4,7 +4,7 @@ Functions are called with DataFrames and must return one; nothing is executed. W
 with the file and the line of the user's code, whichever library raised it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -73,6 +73,16 @@ class Assembler:
             raise PipelineError(node.place, f"{node.name}: its DataFrame does not stream; read a stream in it")
         return Assembled(node=node, frame=frame, observed=observed, statics=statics)
 
+    def compute(self, name: str) -> "DataFrame":
+        """The rows of a node from whatever the reader gives: plain DataFrames, if it reads tables as a whole."""
+        node = self._graph.nodes[name]
+        frame = self._call(node, {})
+        if frame.isStreaming:
+            raise PipelineError(
+                node.place, f"{node.name}: its DataFrame streams; a materialized one reads whole tables"
+            )
+        return frame
+
     def _call(self, node: Node, observed: dict[str, Topic]) -> "DataFrame":
         inputs = {edge.argument: self._input(node, edge, observed) for edge in self._graph.edges[node.name]}
         result = call_user(node, self._graph.files, lambda: node.function(**inputs))
@@ -112,9 +122,10 @@ def call_user(node: Node, files: frozenset[str], call: Callable[[], Any]) -> Any
         raise PipelineError(place, f"{node.name}: {type(error).__name__}: {first_line(error)}") from error
 
 
-def stored(frame: "DataFrame") -> "DataFrame":
-    """What of a frame is stored. A function that passes all six metadata columns on has not chosen any: they go.
+def stored(frame: "DataFrame", leave_out: Sequence[str] = ()) -> "DataFrame":
+    """What of a frame is stored, without what is declared to be left out. A function that passes all six metadata
+    columns on has not chosen any: they go.
     One that selected some of them wants those: they stay."""
     if all(name in frame.columns for name in METADATA_COLUMNS):
-        return frame.drop(*METADATA_COLUMNS)
-    return frame
+        frame = frame.drop(*METADATA_COLUMNS)
+    return frame.drop(*leave_out) if leave_out else frame

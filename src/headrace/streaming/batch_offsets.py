@@ -37,6 +37,15 @@ def batch_ranges(checkpoint: str, batch: int, tables: Mapping[str, str]) -> tupl
     return tuple(_merged(found))
 
 
+def versions_reached(checkpoint: str, batch: int) -> dict[str, int]:
+    """The version of each table, by its Delta id, up to which the batch has read; none for a table without rows."""
+    reached = {}
+    for end in _offsets(os.path.join(checkpoint, "offsets", str(batch))):
+        if end is not None and "reservoirVersion" in end:
+            reached[str(end["reservoirId"])] = int(end["reservoirVersion"]) - (1 if int(end["index"]) < 0 else 0)
+    return reached
+
+
 def parse_offsets(text: str) -> list[dict[str, Any] | None]:
     """A line a source; None for one that has not begun."""
     lines = text.splitlines()

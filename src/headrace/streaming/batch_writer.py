@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 START_S_MAX = 120.0
+DROPPED_BY_WATERMARK = "numRowsDroppedByWatermark"  # Spark's name of the metric
 
 
 class Sink(Protocol):
@@ -110,9 +111,9 @@ class BatchWriter:
         else:
             self._sink.write(frame, stamp)
         self._first = False
-        metrics = self._metrics()
+        metrics, late = self._metrics(), self._late()
         unparsed = self._quarantine_unparsed(frame.sparkSession, metrics, stamp)
-        outcome = outcome_of(batch, metrics, facts.node.expectations, unparsed)
+        outcome = outcome_of(batch, metrics, facts.node.expectations, unparsed, late)
         if outcome.quarantined:
             rows, reason = expectations.quarantined(frame, facts.node.expectations)
             quarantine.create(frame.sparkSession, facts.quarantine_dir)
@@ -147,3 +148,16 @@ class BatchWriter:
             entry = found.next()
             metrics[str(entry._1())] = {key: int(value or 0) for key, value in json.loads(entry._2().json()).items()}
         return metrics
+
+    def _late(self) -> int:
+        """Rows of this batch that came behind the watermark, as Spark's state operators counted them."""
+        query: Any = self._query
+        work, late = [query._jsq.streamingQuery().lastExecution().executedPlan()], 0
+        while work:
+            plan = work.pop()
+            metric = plan.metrics().get(DROPPED_BY_WATERMARK)
+            if metric.isDefined():
+                late += int(metric.get().value())
+            children = plan.children()
+            work.extend(children.apply(index) for index in range(children.size()))
+        return late

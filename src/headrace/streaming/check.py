@@ -9,41 +9,46 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from headrace.core.errors import InvariantError
 from headrace.streaming.assembling import Assembled, Assembler, stored
+from headrace.streaming.changing import changes_how, changing_input, refuse, unmaintainable
+from headrace.streaming.debezium import EXTRA_COLUMNS
 from headrace.streaming.declarations import (
+    HISTORY_COLUMNS,
     MODES,
     BatchOutput,
     Mode,
     Node,
     PipelineError,
-    Static,
     TableOutput,
-    TableStream,
     Topic,
     TopicOutput,
 )
+from headrace.streaming.empty_reading import EmptyReader, EmptyTables
 from headrace.streaming.graph import Graph
+from headrace.streaming.keyed_history import history_schema
+from headrace.streaming.keyed_order import Order, order_field, order_notes, order_of
+from headrace.streaming.keyed_partial import orders_field
+from headrace.streaming.maintainable import obstacle
 from headrace.streaming.outline import OutlinedNode, outlined
 from headrace.streaming.parsing import Parser, first_line
-from headrace.streaming.sources import (
-    CHANGE_COLUMNS,
-    UNPARSED,
-    empty_stream,
-    parsed_topic,
-    raw_topic,
-    static_table,
-    table_stream,
-)
+from headrace.streaming.plans import groups_outside, updates_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedNode(OutlinedNode):
+    """`order` tells which row of a key is the last; None for a table without a key, or one that state updates.
+    `maintained`: it is kept up to date from the changes of the tables that it reads."""
+
     mode: Mode
     schema: "StructType"
+    order: Order | None = None
+    hidden: "tuple[StructField, ...]" = ()
+    maintained: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,10 +57,13 @@ class Checked:
     nodes: list[CheckedNode] = field(default_factory=list)
 
     def schema(self, node: str) -> "StructType":
-        return next(each.schema for each in self.nodes if each.name == node)
+        return self.node(node).schema
 
     def mode(self, node: str) -> Mode:
-        return next(each.mode for each in self.nodes if each.name == node)
+        return self.node(node).mode
+
+    def node(self, name: str) -> CheckedNode:
+        return next(each for each in self.nodes if each.name == name)
 
 
 def check(
@@ -69,73 +77,101 @@ def check(
     checked = Checked(pipeline=graph.pipeline)
     schemas: dict[str, StructType] = {}
     with tempfile.TemporaryDirectory(prefix="headrace-check-") as directory:
-        assembler = Assembler(graph, _EmptyReader(spark, directory, schemas, parser, path_of))
-        for node in graph.nodes.values():
-            if not node.is_query:
-                continue
-            assembled = assembler.assemble(node.name)
-            checked.nodes.append(_checked(graph, assembled, schemas))
+        reader = EmptyReader(spark, directory, schemas, parser, path_of)
+        assembler = Assembler(graph, reader)
+        changing: dict[str, str] = {}
+        for node in graph.queries:
+            table = None if node.recomputed else changing_input(graph, node, changing)
+            if node.recomputed or table is not None:
+                found = _checked_whole(graph, node, reader, schemas, table, changing)
+            else:
+                found = _checked(graph, assembler.assemble(node.name), schemas)
+            checked.nodes.append(found)
+            how = changes_how(node, found.order)
+            if how is not None:
+                changing[node.name] = how
     return checked
 
 
-class _EmptyReader:
-    def __init__(
-        self,
-        spark: "SparkSession",
-        directory: str,
-        schemas: "Mapping[str, StructType]",
-        parser: Callable[[Topic], Parser],
-        path_of: Callable[[str], str],
-    ) -> None:
-        self._spark = spark
-        self._directory = directory
-        self._schemas = schemas
-        self._parser = parser
-        self._path_of = path_of
-
-    def topic(self, topic: Topic, observed: str) -> "DataFrame":
-        raw = raw_topic(self._spark, topic, bootstrap="127.0.0.1:9", common={}, starting={})
-        return parsed_topic(raw, self._parser(topic), UNPARSED + observed)
-
-    def own_table(self, node: Node, given: TableStream | None, *, changes: bool) -> "DataFrame":
-        schema = self._schemas[node.name]
-        if given is not None and given.change_feed:
-            from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
-
-            kinds = (StringType(), LongType(), TimestampType())
-            extra = [StructField(name, kind) for name, kind in zip(CHANGE_COLUMNS, kinds, strict=True)]
-            schema = StructType([*schema.fields, *extra])
-        return empty_stream(self._spark, schema, self._directory)
-
-    def other_table(self, given: TableStream) -> "DataFrame":
-        try:
-            return table_stream(self._spark, self._path_of(given.table), given, changes=False)
-        except Exception as error:
-            raise PipelineError(given.place, f"hr.stream({given.table!r}): {first_line(error)}") from error
-
-    def static(self, given: Static, node: Node | None) -> "DataFrame":
-        if node is not None:
-            return self._spark.createDataFrame([], self._schemas[node.name])
-        try:
-            return static_table(self._spark, self._path_of(given.table), given)
-        except Exception as error:
-            raise PipelineError(given.place, f"hr.static({given.table!r}): {first_line(error)}") from error
+def _checked_whole(
+    graph: Graph,
+    node: Node,
+    reader: EmptyReader,
+    schemas: "dict[str, StructType]",
+    table: str | None,
+    changing: Mapping[str, str],
+) -> CheckedNode:
+    """A node that is computed from whole tables; `table`, if it is to be kept up to date from that one's changes."""
+    why = unmaintainable(graph, node) if table is not None else None
+    frame = None if why is not None else Assembler(graph, EmptyTables(reader)).compute(node.name)
+    if table is not None:
+        inputs = len(list(graph.inlined_edges(node.name)))
+        if frame is not None and isinstance(node.output, TableOutput):
+            _check_columns(node, "key", node.output.key, frame.columns)
+            why = obstacle(frame, node.output.key, inputs)
+        if why is not None:
+            refuse(node, table, changing[table], why)
+    if frame is None:
+        raise InvariantError(f"{node.name}: neither refused nor computed")
+    assembled = Assembled(node=node, frame=frame, observed={}, statics={})
+    return _checked(graph, assembled, schemas, maintained=table is not None)
 
 
-def _checked(graph: Graph, assembled: Assembled, schemas: "dict[str, StructType]") -> CheckedNode:
+def _checked(
+    graph: Graph, assembled: Assembled, schemas: "dict[str, StructType]", *, maintained: bool = False
+) -> CheckedNode:
     node, output = assembled.node, assembled.node.output
     frame = assembled.frame
     for expectation in node.expectations:
         _check_predicate(node, frame, f"expectation {expectation.name!r}", expectation.predicate)
-    schema = stored(frame).schema
+    schema = stored(frame, output.leave_out if isinstance(output, TableOutput) else ()).schema
     if isinstance(output, TableOutput):
         _check_table(node, output, frame, schema)
+        if output.history:
+            schema = _with_history(node, schema, frame)
         schemas[node.name] = schema
         if output.into is not None:
             _check_into(node, schema, schemas[output.into])
     if isinstance(output, TopicOutput):
         _check_topic(node, output, frame)
-    return CheckedNode(**asdict(outlined(graph, node)), mode=output_mode(node, frame), schema=schema)
+    whole = node.recomputed or maintained
+    mode = "append" if whole else output_mode(node, frame)
+    order = None if whole else _order(node, frame, mode)
+    hidden = _hidden(output, order, schema, frame) if isinstance(output, TableOutput) and order is not None else ()
+    found = outlined(graph, node)
+    notes = (*found.notes, *order_notes(output, order)) if isinstance(output, TableOutput) else found.notes
+    outline = {**asdict(found), "notes": notes}
+    return CheckedNode(**outline, mode=mode, schema=schema, order=order, hidden=hidden, maintained=maintained)
+
+
+def _hidden(output: TableOutput, order: Order, schema: "StructType", frame: "DataFrame") -> "tuple[StructField, ...]":
+    field = order_field(order, frame.schema)
+    return (field,) if output.nulls == "null" else (field, orders_field(order, output, schema, frame.schema))
+
+
+def _order(node: Node, frame: "DataFrame", mode: Mode) -> Order | None:
+    output = node.output
+    if not isinstance(output, TableOutput):
+        return None
+    order = order_of(output, frame.columns, by_state=mode == "update" and updates_rows(frame))
+    if output.key and order is None and (outside := groups_outside(frame, output.key)):
+        raise PipelineError(
+            node.place,
+            f"{node.name}: groups by {', '.join(outside)}, which key= does not hold, so that a key has several rows; "
+            f"add it to key=, or group by the key alone",
+        )
+    if order is None and (output.history or output.truncate is not None or output.nulls == "unchanged"):
+        raise PipelineError(
+            node.place,
+            f"{node.name}: history=, truncate= and nulls= take changes as they come, not what state makes; drop them",
+        )
+    if order is not None and order.once and output.delete is not None:
+        raise PipelineError(
+            node.place,
+            f"{node.name}: delete= needs to know whether a row came before or after; add order_by=, "
+            f"or return _topic, _partition and _offset",
+        )
+    return order
 
 
 def output_mode(node: Node, frame: "DataFrame") -> Mode:
@@ -202,8 +238,12 @@ def _check_table(node: Node, output: TableOutput, frame: "DataFrame", schema: "S
     _check_columns(node, "key", output.key, schema.names)
     _check_columns(node, "partition_by", output.partition_by, schema.names)
     _check_columns(node, "order_by", output.order_by, frame.columns)
+    # What a topic of changes leaves out may be gone already.
+    _check_columns(node, "leave_out", tuple(set(output.leave_out) - set(EXTRA_COLUMNS)), frame.columns)
     if output.delete is not None:
         _check_predicate(node, frame, "delete", output.delete)
+    if output.truncate is not None:
+        _check_predicate(node, frame, "truncate", output.truncate)
     if output.replace_where is not None:
         _check_predicate(node, frame, "replace_where", output.replace_where)
     for column in schema.fields:
@@ -211,6 +251,13 @@ def _check_table(node: Node, output: TableOutput, frame: "DataFrame", schema: "S
             raise PipelineError(
                 node.place, f"{node.name}: column {column.name!r} has no type; cast it, e.g. F.lit(None).cast('string')"
             )
+
+
+def _with_history(node: Node, schema: "StructType", frame: "DataFrame") -> "StructType":
+    taken = [name for name in schema.names if name in HISTORY_COLUMNS]
+    if taken:
+        raise PipelineError(node.place, f"{node.name}: history=True adds a column {taken[0]!r}; rename the function's")
+    return history_schema(schema, frame.schema[node.output.order_by[0]].dataType)  # type: ignore[union-attr]
 
 
 def _check_into(node: Node, schema: "StructType", target: "StructType") -> None:

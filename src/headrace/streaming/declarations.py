@@ -7,12 +7,13 @@ import inspect
 import os
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Literal
 
 from headrace.core.errors import OperatorError
 
-Format = Literal["json", "csv", "avro", "text", "raw"]
+Format = Literal["json", "csv", "avro", "text", "raw", "debezium"]
 Mode = Literal["append", "update", "complete"]
 Action = Literal["warn", "drop", "quarantine", "fail"]
 Latency = Literal["exactly_once", "realtime"]
@@ -21,6 +22,8 @@ FORMATS: tuple[Format, ...] = ("json", "csv", "avro", "text", "raw")
 MODES: tuple[Mode, ...] = ("append", "update", "complete")
 # A topic's own columns. They can be read in every function, and are stored only where a function selects them.
 METADATA_COLUMNS = ("_key", "_headers", "_topic", "_partition", "_offset", "_timestamp")
+# What a table with history has beside the function's columns.
+HISTORY_COLUMNS = ("valid_from", "valid_to", "is_current")
 # Arguments of a for_each_batch function that are not edges.
 BATCH_ARGUMENT = "batch"
 
@@ -73,9 +76,20 @@ class Expectation:
     action: Action
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRules:
+    """What a topic of changes says of the table that is made of it, unless the table says it itself."""
+
+    key: tuple[str, ...]
+    order_by: tuple[str, ...]
+    delete: str
+    truncate: str
+    leave_out: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Topic:
-    """A topic as a stream of rows."""
+    """A topic as a stream of rows; `changes`, if they are changes of a database's rows."""
 
     topic: str
     schema: str | None
@@ -90,6 +104,7 @@ class Topic:
     max_offsets_per_trigger: int | None
     name: str
     place: Place
+    changes: ChangeRules | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -122,7 +137,7 @@ Source = Topic | TableStream | Static
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOutput:
-    """Rows become a Delta table: merged by `key`, rewritten in mode complete, appended otherwise.
+    """Rows become a Delta table: merged by `key`, rewritten in mode complete or if `recomputed`, appended otherwise.
 
     `into` names another node's table: this node fills it back, its first batch replacing what `replace_where` says.
     """
@@ -132,16 +147,27 @@ class TableOutput:
     mode: Mode | None = None
     order_by: tuple[str, ...] = ()
     delete: str | None = None
+    truncate: str | None = None
+    leave_out: tuple[str, ...] = ()
+    history: bool = False
+    nulls: Literal["null", "unchanged"] = "null"
+    forget_deletes_after: timedelta | None = timedelta(days=7)
     evolve: bool = False
     into: str | None = None
     replace_where: str | None = None
     change_feed: bool = False
     properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    recomputed: bool = False
+
+    @property
+    def row_key(self) -> tuple[str, ...]:
+        """The columns that name one row of the table."""
+        return (*self.key, HISTORY_COLUMNS[0]) if self.history else self.key
 
     @property
     def appended(self) -> bool:
         """Whether rows once written stay as they are, so that others can read the table as a plain stream."""
-        return not self.key and self.mode != "complete"
+        return not self.key and self.mode != "complete" and not self.recomputed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +214,11 @@ class Node:
     options: Mapping[str, str]
     place: Place
     takes_batch: bool = False
+
+    @property
+    def recomputed(self) -> bool:
+        """Whether it is computed again from whole tables, rather than from what is new in them."""
+        return isinstance(self.output, TableOutput) and self.output.recomputed
 
     @property
     def is_query(self) -> bool:

@@ -1,14 +1,16 @@
 """What a pipeline's file calls, all in one place: `hr.topic`, `@hr.table`, `@hr.view`, `@hr.to_topic` and their kin."""
 
 from headrace.streaming.declarations import PipelineError, Place, collected
-from headrace.streaming.declare_nodes import for_each_batch, table, to_topic, view
-from headrace.streaming.declare_sources import static, stream, topic
+from headrace.streaming.declare_nodes import for_each_batch, materialized, table, to_topic, view
+from headrace.streaming.declare_sources import changes, static, stream, topic
 from headrace.streaming.rules import drop, fail, quarantine, warn
 
 __all__ = [
+    "changes",
     "drop",
     "fail",
     "for_each_batch",
+    "materialized",
     "pipeline",
     "quarantine",
     "static",

@@ -5,13 +5,13 @@ What one line alone can get wrong is checked here; it must never import Spark.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from headrace.streaming.declarations import (
     BATCH_ARGUMENT,
-    MODES,
     BatchOutput,
     Latency,
     Mode,
@@ -27,12 +27,11 @@ from headrace.streaming.declarations import (
     ViewOutput,
     collected,
 )
+from headrace.streaming.declared_tables import Names, check_table, length_of, mode_of, names_of
 from headrace.streaming.declared_values import one_of, options_of
-from headrace.streaming.rules import Expect, expectations_of
-from headrace.streaming.sql_text import problem
+from headrace.streaming.rules import Expect, expectations_of, order_expected
 
 F = TypeVar("F", bound=Callable[..., Any])
-Names = str | Iterable[str]
 DECLARED = "__headrace_node__"
 TASKS_MAX = 1_000
 
@@ -47,6 +46,11 @@ def table(
     mode: Mode | None = ...,
     order_by: Names = ...,
     delete: str | None = ...,
+    truncate: str | None = ...,
+    leave_out: Names = ...,
+    history: bool = ...,
+    nulls: Literal["null", "unchanged"] = ...,
+    forget_deletes_after: str | timedelta | None = ...,
     expect: Expect | None = ...,
     evolve: bool = ...,
     into: str | None = ...,
@@ -66,6 +70,11 @@ def table(
     mode: Mode | None = None,
     order_by: Names = (),
     delete: str | None = None,
+    truncate: str | None = None,
+    leave_out: Names = (),
+    history: bool = False,
+    nulls: Literal["null", "unchanged"] = "null",
+    forget_deletes_after: str | timedelta | None = "7 days",
     expect: Expect | None = None,
     evolve: bool = False,
     into: str | None = None,
@@ -78,24 +87,77 @@ def table(
 ) -> Any:
     """The function's rows are a Delta table: appended, or with a `key` merged, or with mode="complete" rewritten.
 
-    `order_by` says which of several rows of one key in a batch is the last; `delete` which rows remove their key.
+    `order_by` says which of several rows of one key is the last, whichever comes first; else the log's offsets do.
+    A row whose order is null goes to quarantine. `delete` says which rows remove their key. That a key was removed is
+    known for `forget_deletes_after` of the log's time (None: forever): an older row that comes later than that counts
+    as new. `truncate` says which rows remove all that is older; `leave_out` names columns that are not stored, such as
+    those of order and operation. With `nulls="unchanged"` a null leaves the column as it was.
+
+    With `history` the table keeps every version of a row: `valid_from` and `valid_to` are values of the one `order_by`
+    column, the second without its end, and `is_current` tells the version that is valid now.
     `into` and `replace_where` fill another node's table back: the first batch replaces, later ones append.
     """
     place = Place.of_caller()
     output = TableOutput(
-        key=_names(key),
-        partition_by=_names(partition_by),
-        mode=_mode(place, mode),
-        order_by=_names(order_by),
+        key=names_of(key),
+        partition_by=names_of(partition_by),
+        mode=mode_of(place, mode),
+        order_by=names_of(order_by),
         delete=delete,
+        truncate=truncate,
+        leave_out=names_of(leave_out),
+        history=history,
+        nulls=nulls,
+        forget_deletes_after=length_of(place, "forget_deletes_after", forget_deletes_after),
         evolve=evolve,
         into=into,
         replace_where=replace_where,
         change_feed=change_feed,
         properties=options_of(properties),
     )
-    _check_table(place, output)
+    check_table(place, output)
     return _decorator(function, output, expect=expect, trigger=trigger, options=options, name=name)
+
+
+@overload
+def materialized(function: F, /) -> F: ...
+@overload
+def materialized(
+    *,
+    every: str | None = ...,
+    partition_by: Names = ...,
+    evolve: bool = ...,
+    change_feed: bool = ...,
+    properties: Mapping[str, Any] | None = ...,
+    name: str | None = ...,
+) -> Callable[[F], F]: ...
+def materialized(
+    function: Any = None,
+    /,
+    *,
+    every: str | None = None,
+    partition_by: Names = (),
+    evolve: bool = False,
+    change_feed: bool = False,
+    properties: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> Any:
+    """The function's rows, computed from the whole of the tables that it reads, replace the table in one commit.
+
+    It gets plain DataFrames, not streams, so that everything in Spark SQL is allowed. It is computed again when one of
+    its tables has changed, at most `every` so often ("10 minutes"); static tables are read as they are then.
+    """
+    place = Place.of_caller()
+    length = length_of(place, "every", every)
+    output = TableOutput(
+        partition_by=names_of(partition_by),
+        evolve=evolve,
+        change_feed=change_feed,
+        properties=options_of(properties),
+        recomputed=True,
+    )
+    trigger = f"{length.total_seconds():g} seconds" if length is not None else None
+    return _decorator(function, output, trigger=trigger, name=name)
 
 
 @overload
@@ -132,12 +194,12 @@ def to_topic(
         raise PipelineError(place, f"to_topic {topic!r}: tasks={tasks} is outside [1, {TASKS_MAX}]")
     output = TopicOutput(
         topic=topic,
-        key=_names(key),
+        key=names_of(key),
         value=value,
         headers=headers,
-        order_by=_names(order_by),
+        order_by=names_of(order_by),
         latency=latency,
-        mode=_mode(place, mode),
+        mode=mode_of(place, mode),
         tasks=tasks,
         options=options_of(options),
     )
@@ -175,7 +237,7 @@ def for_each_batch(
     Delta writes it makes carry the batch's transaction, so that a batch run again writes nothing twice; one write a
     table and batch. An argument named `batch` gets the batch's id and the paths of this version's tables.
     """
-    output = BatchOutput(mode=_mode(Place.of_caller(), mode))
+    output = BatchOutput(mode=mode_of(Place.of_caller(), mode))
     return _decorator(function, output, expect=expect, trigger=trigger, options=options, name=name)
 
 
@@ -223,40 +285,12 @@ def _node(
         inputs=tuple(inputs),
         defaults=MappingProxyType(defaults),
         output=output,
-        expectations=expectations_of(place, name, expect),
+        expectations=expectations_of(place, name, expect) + order_expected(output),
         trigger=trigger,
         options=_query_options(place, name, options),
         place=place,
         takes_batch=takes_batch,
     )
-
-
-def _check_table(place: Place, output: TableOutput) -> None:
-    for name, predicate in (("delete", output.delete), ("replace_where", output.replace_where)):
-        if predicate is not None and (why := problem(predicate)) is not None:
-            raise PipelineError(place, f"table: {name}={predicate!r}: {why}")
-    if output.mode == "complete" and output.key:
-        raise PipelineError(place, "table: mode='complete' rewrites the table, so a key has no use; drop one of both")
-    if output.key and output.mode == "append" and output.delete is None:
-        return
-    if output.delete is not None and not output.key:
-        raise PipelineError(place, "table: delete= removes rows by their key; add key=")
-    if output.order_by and not output.key:
-        raise PipelineError(place, "table: order_by= decides among rows of one key; add key=")
-    if output.replace_where is not None and (output.key or output.mode == "complete"):
-        raise PipelineError(place, "table: replace_where= is for appended rows; drop key= and mode='complete'")
-    if output.into is not None and output.partition_by:
-        raise PipelineError(place, "table: into= writes another node's table, which has its own partition_by; drop it")
-
-
-def _mode(place: Place, mode: Mode | None) -> Mode | None:
-    if mode is not None:
-        one_of(place, "mode", mode, MODES)
-    return mode
-
-
-def _names(names: Names) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _query_options(place: Place, node: str, options: Mapping[str, Any] | None) -> Mapping[str, str]:

@@ -1,13 +1,18 @@
-"""What a pipeline reads, as its file says it: `hr.topic`, `hr.stream`, `hr.static`. It must never import Spark."""
+"""What a pipeline reads, as its file says it: `hr.topic`, `hr.changes`, `hr.stream`, `hr.static`.
+
+It must never import Spark.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
 from headrace.core.errors import OperatorError
 from headrace.streaming import sql_text
+from headrace.streaming.debezium import EXTRA_COLUMNS, OP, ORDER
 from headrace.streaming.declarations import (
     FORMATS,
+    ChangeRules,
     Format,
     PipelineError,
     Place,
@@ -54,20 +59,15 @@ def topic(
         raise PipelineError(place, f"topic {topic!r}: format={format!r} needs a schema; only JSON can be inferred")
     if schema is not None and format in ("text", "raw"):
         raise PipelineError(place, f"topic {topic!r}: format={format!r} has one column, value, and takes no schema")
-    begin = starting if isinstance(starting, str) else {topic: {str(p): int(o) for p, o in starting.items()}}
     text = _schema_text(place, schema)
     _check_schema(place, topic, format, text)
-    try:
-        place_in_topic(begin)
-    except OperatorError as error:
-        raise PipelineError(place, f"topic {topic!r}: starting={error}") from error
     return _source(
         Topic(
             topic=topic,
             schema=text,
             format=format,
             key=key,
-            starting=begin,
+            starting=_begin(place, topic, starting),
             tombstones=tombstones,
             unknown=unknown,
             skip_bytes=skip_bytes,
@@ -76,6 +76,58 @@ def topic(
             max_offsets_per_trigger=max_offsets_per_trigger,
             name=_identifier(topic),
             place=place,
+        )
+    )
+
+
+def changes(
+    topic: str,
+    schema: Any,
+    *,
+    key: str | Iterable[str],
+    format: Literal["debezium"] = "debezium",
+    starting: str | Mapping[Any, int] = "earliest",
+    parse_options: Mapping[str, Any] | None = None,
+    max_offsets_per_trigger: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Topic:
+    """A topic of changes that Debezium captured, as JSON with or without its schemas; `schema` and `key` are of the
+    database's table.
+
+    A `@hr.table` that reads it and says nothing else of keys becomes that table: merged by `key`, in the order of the
+    database's log, deletes and truncations included. `_op`, `_order` and `_at` (when the database made the change) can
+    be used like any column.
+    """
+    place = Place.of_caller()
+    one_of(place, "format", format, ("debezium",))
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    text = _schema_text(place, schema)
+    if text is None or not keys:
+        raise PipelineError(place, f"changes {topic!r}: give the schema of the database's table, and its key")
+    _check_schema(place, topic, format, text)
+    rules = ChangeRules(
+        key=keys,
+        order_by=(ORDER,),
+        delete=f"{OP} = 'd'",
+        truncate=f"{OP} = 't'",
+        leave_out=EXTRA_COLUMNS,
+    )
+    return _source(
+        Topic(
+            topic=topic,
+            schema=text,
+            format=format,
+            key="binary",
+            starting=_begin(place, topic, starting),
+            tombstones="keep",
+            unknown="ignore",
+            skip_bytes=0,
+            parse_options=options_of(parse_options),
+            options=options_of(options),
+            max_offsets_per_trigger=max_offsets_per_trigger,
+            name=_identifier(topic),
+            place=place,
+            changes=rules,
         )
     )
 
@@ -121,6 +173,15 @@ def _source(source: S) -> S:
     if declared is not None:
         declared.sources.append(source)
     return source
+
+
+def _begin(place: Place, topic: str, starting: str | Mapping[Any, int]) -> str | Mapping[str, Mapping[str, int]]:
+    begin = starting if isinstance(starting, str) else {topic: {str(p): int(o) for p, o in starting.items()}}
+    try:
+        place_in_topic(begin)
+    except OperatorError as error:
+        raise PipelineError(place, f"topic {topic!r}: starting={error}") from error
+    return begin
 
 
 def _schema_text(place: Place, schema: Any) -> str | None:

@@ -2,22 +2,28 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.streaming.assembling import call_user, stored
 from headrace.streaming.declarations import BATCH_ARGUMENT, Node, TableOutput
 from headrace.streaming.delta_append import Appender
-from headrace.streaming.delta_writes import Stamp, append, is_new, last_batch, merge, new_rows, overwrite, stamped
+from headrace.streaming.delta_writes import Stamp, append, last_batch, overwrite, stamped
 from headrace.streaming.expectations import kept
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+class Keyed(Protocol):
+    """Merges the rows of a batch by their key."""
+
+    def write(self, frame: "DataFrame", columns: list[str], stamp: Stamp) -> None: ...
+
+
 class DeltaSink:
-    def __init__(self, node: Node, output: TableOutput, path: str, *, alone: bool = False) -> None:
-        """`alone`: nobody else writes the table."""
-        self._alone = alone
+    def __init__(self, node: Node, output: TableOutput, path: str, keyed: Keyed | None = None) -> None:
+        """`keyed` merges the rows of a table with a key."""
+        self._keyed = keyed
         self._node = node
         self._output = output
         self._path = path
@@ -29,17 +35,14 @@ class DeltaSink:
 
     def write(self, frame: "DataFrame", stamp: Stamp) -> None:
         output, rows = self._output, kept(frame, self._node.expectations)
-        if output.key and self._alone and stamp.batch == 0 and is_new(frame.sparkSession, self._path):
-            # Nothing can match, and a merge takes two jobs and a plan of its own.
-            append(new_rows(rows, output, stored(frame).columns), self._path, stamp, evolve=output.evolve)
-        elif output.key:
-            merge(rows, self._path, stamp, output, stored(frame).columns)
+        if self._keyed is not None:
+            self._keyed.write(rows, stored(frame, output.leave_out).columns, stamp)
         elif output.mode == "complete":
-            overwrite(stored(rows), self._path, stamp, evolve=output.evolve)
+            overwrite(stored(rows, output.leave_out), self._path, stamp, evolve=output.evolve)
         elif output.replace_where is not None and stamp.batch == 0:
-            overwrite(stored(rows), self._path, stamp, replace_where=output.replace_where)
+            overwrite(stored(rows, output.leave_out), self._path, stamp, replace_where=output.replace_where)
         else:
-            frame = stored(rows)
+            frame = stored(rows, output.leave_out)
             if output.evolve or not self._appender.append(frame, stamp):
                 append(frame, self._path, stamp, evolve=output.evolve)
 

@@ -1,4 +1,5 @@
-"""The ways in which a batch becomes one commit of a Delta table: append, merge, overwrite; and creating the table.
+"""The ways in which a batch becomes one commit of a Delta table: append, overwrite; and creating the table.
+Merging by key is in `keyed_merge`.
 
 Each carries the batch's transaction id, so that Delta itself refuses to write a batch twice, and as user metadata the
 offsets that made it. Nothing else writes a pipeline's tables.
@@ -9,20 +10,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.streaming.declarations import METADATA_COLUMNS, TableOutput
+from headrace.streaming.declarations import TableOutput
+from headrace.tables.hidden import HIDDEN_COLUMNS
 from headrace.tables.provenance import Provenance, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 TXN_APP = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
+CHANGE_FEED = "delta.enableChangeDataFeed"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-SEVERAL_MARK = "headrace rows of one key: "
-_ROW = "_headrace_row"
-_COUNT = "_headrace_count"
-_GONE = "_headrace_gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,71 +91,6 @@ def overwrite(
     writer.save(path)
 
 
-def merge(frame: "DataFrame", path: str, stamp: Stamp, output: TableOutput, columns: list[str]) -> None:
-    """The last row of each key; `columns` are those that are stored."""
-    from delta.tables import DeltaTable
-
-    spark = frame.sparkSession
-    rows = last_of_each_key(frame, output, columns)
-    same = " and ".join(f"t.{_quoted(name)} <=> s.{_quoted(name)}" for name in output.key)
-    with stamped(spark, stamp):
-        merging = DeltaTable.forPath(spark, path).alias("t").merge(rows.alias("s"), same)
-        if output.evolve:
-            merging = merging.withSchemaEvolution()
-        if output.delete is None:
-            merging.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
-        else:
-            gone = f"s.{_GONE}"
-            values: dict[str, Any] = {_quoted(name): f"s.{_quoted(name)}" for name in columns}
-            (
-                merging.whenMatchedDelete(gone)
-                .whenMatchedUpdate(set=values)
-                .whenNotMatchedInsert(condition=f"not {gone}", values=values)
-                .execute()
-            )
-
-
-def new_rows(frame: "DataFrame", output: TableOutput, columns: list[str]) -> "DataFrame":
-    """What a merge into an empty table would leave there."""
-    rows = last_of_each_key(frame, output, columns)
-    return rows if output.delete is None else rows.where(f"not {_GONE}").drop(_GONE)
-
-
-def last_of_each_key(frame: "DataFrame", output: TableOutput, columns: list[str]) -> "DataFrame":
-    """One row a key: the last by `order_by`, or by the log where the function passed offset and partition on.
-    Where nothing tells which is last, two rows of one key stop the node rather than one of them winning by chance."""
-    from pyspark.sql import functions as F
-
-    keys = [F.col(_quoted(name)) for name in output.key]
-    wanted = [F.col(_quoted(name)) for name in columns]
-    if output.delete is not None:
-        gone = F.coalesce(F.expr(output.delete).cast("boolean"), F.lit(False)).alias(_GONE)
-        wanted.append(gone)
-    row = F.struct(*wanted)
-    aliases = [key.alias(f"_headrace_k{index}") for index, key in enumerate(keys)]
-    by = [F.col(f"_headrace_k{index}") for index in range(len(keys))]
-    if output.order_by:
-        order = F.struct(*[F.col(_quoted(name)) for name in output.order_by])
-        picked = (
-            frame.select(*aliases, row.alias(_ROW), order.alias("o")).groupBy(*by).agg(F.max_by(_ROW, "o").alias(_ROW))
-        )
-    elif all(name in frame.columns for name in METADATA_COLUMNS):
-        # Within a partition the offset decides; among partitions, only the time can.
-        places = frame.select(*aliases, row.alias(_ROW), "_partition", "_offset", "_timestamp")
-        last = places.groupBy(*by, "_partition").agg(F.max_by(F.struct(_ROW, "_timestamp"), "_offset").alias("last"))
-        order = F.struct(F.col("last._timestamp"), F.col("_partition"))
-        picked = last.groupBy(*by).agg(F.max_by(F.col(f"last.{_ROW}"), order).alias(_ROW))
-    else:
-        counted = (
-            frame.select(*aliases, row.alias(_ROW))
-            .groupBy(*by)
-            .agg(F.first(_ROW).alias(_ROW), F.count(F.lit(1)).alias(_COUNT))
-        )
-        message = F.concat(F.lit(SEVERAL_MARK), F.substring(F.to_json(F.struct(*by)), 1, 200))
-        picked = counted.where(F.when(F.col(_COUNT) == 1, True).otherwise(F.raise_error(message).cast("boolean")))
-    return picked.select(f"{_ROW}.*")
-
-
 def create_table(
     spark: "SparkSession", path: str, schema: "StructType", output: TableOutput, *, change_feed: bool
 ) -> None:
@@ -171,10 +105,24 @@ def create_table(
         builder = builder.partitionedBy(*output.partition_by)
     properties = dict(output.properties)
     if change_feed:
-        properties["delta.enableChangeDataFeed"] = "true"
+        properties[CHANGE_FEED] = "true"
     for key, value in properties.items():
         builder = builder.property(key, value)
     builder.execute()
+
+
+def add_column(spark: "SparkSession", path: str, column: "StructField") -> None:
+    kind = column.dataType.simpleString()
+    spark.sql(f"alter table delta.`{path}` add columns ({column.name} {kind})")
+
+
+def set_change_feed(spark: "SparkSession", path: str) -> None:
+    """For a table from before somebody read its changes; one that has it stays as it is."""
+    jvm: Any = spark._jvm
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+    snapshot = log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
+    if not snapshot.metadata().configuration().contains(CHANGE_FEED):
+        spark.sql(f"alter table delta.`{path}` set tblproperties ('{CHANGE_FEED}' = 'true')")
 
 
 def is_new(spark: "SparkSession", path: str) -> bool:
@@ -194,7 +142,8 @@ def last_batch(spark: "SparkSession", path: str, app_id: str) -> int | None:
 
 def schema_differences(old: "StructType", new: "StructType") -> list[str]:
     """Columns that would be new, or of another type, in a table that exists; one that is gone is filled with null."""
-    before: Mapping[str, Any] = {column.name.lower(): column for column in old.fields}
+    fields = [column for column in old.fields if column.name not in HIDDEN_COLUMNS]
+    before: Mapping[str, Any] = {column.name.lower(): column for column in fields}
     found = []
     for column in new.fields:
         known = before.get(column.name.lower())
@@ -203,9 +152,5 @@ def schema_differences(old: "StructType", new: "StructType") -> list[str]:
         elif known.dataType.simpleString() != column.dataType.simpleString():
             found.append(f"{column.name} was {known.dataType.simpleString()}, is {column.dataType.simpleString()}")
     names = {column.name.lower() for column in new.fields}
-    found += [f"{column.name} is gone" for column in old.fields if column.name.lower() not in names]
+    found += [f"{column.name} is gone" for column in fields if column.name.lower() not in names]
     return found
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

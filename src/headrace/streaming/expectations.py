@@ -74,8 +74,10 @@ def outcome_of(
     metrics: Mapping[str, Mapping[str, int]],
     expectations: tuple[Expectation, ...],
     unparsed: int,
+    late: int = 0,
 ) -> BatchOutcome:
-    """Of one batch: rows that the function returned, records that could not be parsed, failures by expectation."""
+    """Of one batch: rows that the function returned, records that could not be parsed, failures by expectation, rows
+    that came behind the watermark."""
     row = metrics.get(OBSERVED, {})
     by_name = {
         each.name: Outcome(action=each.action, failed=row.get(f"e{index}", 0))
@@ -89,6 +91,7 @@ def outcome_of(
         rows=row.get("rows", 0),
         unparsed=unparsed,
         quarantined=row.get("quarantined", 0),
+        late=late,
         expectations=by_name,
     )
 

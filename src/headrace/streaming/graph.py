@@ -5,7 +5,7 @@ Pure: it neither imports Spark nor touches the disk. Whatever is wrong with the 
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.core.errors import OperatorError
 from headrace.streaming.declarations import (
@@ -21,6 +21,7 @@ from headrace.streaming.declarations import (
     ViewOutput,
 )
 from headrace.streaming.loading import Loaded
+from headrace.streaming.rules import order_expected
 from headrace.tables.layout import check_pipeline_name, check_table_name
 
 
@@ -58,11 +59,7 @@ class Graph:
 
     def inlined_edges(self, name: str) -> Iterator[Edge]:
         """The edges of a node, with views replaced by what they read."""
-        for edge in self.edges[name]:
-            if edge.node is not None and isinstance(self.nodes[edge.node].output, ViewOutput):
-                yield from self.inlined_edges(edge.node)
-            else:
-                yield edge
+        yield from _inlined(name, self.nodes, self.edges)
 
     def topics(self, name: str) -> tuple[Topic, ...]:
         return tuple(dict.fromkeys(e.source for e in self.inlined_edges(name) if isinstance(e.source, Topic)))
@@ -72,18 +69,23 @@ class Graph:
         return tuple(dict.fromkeys(edge.node for edge in self.inlined_edges(name) if edge.node is not None))
 
     def reads_changes_of(self, table: str) -> bool:
-        """Whether some node reads this table's change feed."""
-        output = self.nodes[table].output
+        """Whether some node reads this table's change feed: one that says so, or one that is kept up to date from the
+        changes of all that it reads, since a part of that changes."""
         for node in self.queries:
-            for edge in self.inlined_edges(node.name):
+            edges = list(self.inlined_edges(node.name))
+            for edge in edges:
                 if edge.node != table or isinstance(edge.source, Static):
                     continue
                 if isinstance(edge.source, TableStream):
                     if edge.source.change_feed:
                         return True
-                elif isinstance(output, TableOutput) and not output.appended:
+                elif not node.recomputed and any(self._changing(each) for each in edges):
                     return True
         return False
+
+    def _changing(self, edge: Edge) -> bool:
+        output = self.nodes[edge.node].output if edge.node is not None else None
+        return edge.source is None and isinstance(output, TableOutput) and not output.appended
 
 
 def make_graph(loaded: Loaded) -> Graph:
@@ -99,6 +101,7 @@ def make_graph(loaded: Loaded) -> Graph:
     edges = {node.name: tuple(_edge(node, argument, nodes, loaded.sources) for argument in node.inputs)
              for node in nodes.values()}  # fmt: skip
     order = _topological(nodes, edges)
+    nodes = {name: _with_changes(node, nodes, edges) for name, node in nodes.items()}
     for node in nodes.values():
         _check_node(node, nodes, edges[node.name])
     return Graph(
@@ -202,6 +205,14 @@ def _check_node(node: Node, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) 
             f"{node.name}: reads only static tables, so it never begins; read one with hr.stream",
         )
     output = node.output
+    if node.recomputed:
+        for edge in edges:
+            if isinstance(edge.source, Topic):
+                raise PipelineError(
+                    node.place,
+                    f"{node.name}: reads the topic {edge.source.topic!r}, and a materialized table is computed from "
+                    f"whole tables; make a table of the topic first, and read that",
+                )
     if isinstance(output, TableOutput) and output.into is not None:
         _check_into(node, output.into, nodes)
     if isinstance(output, TopicOutput):
@@ -212,6 +223,35 @@ def _check_node(node: Node, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) 
                 )
     if isinstance(output, BatchOutput) and isinstance(edges[0].source, Static):
         raise PipelineError(node.place, f"{node.name}: its first argument must be a stream, not a static table")
+
+
+def _with_changes(node: Node, nodes: Mapping[str, Node], edges: Mapping[str, tuple[Edge, ...]]) -> Node:
+    """A table that says nothing of keys is what the changes that it reads say."""
+    output = node.output
+    if not isinstance(output, TableOutput) or not output.appended or output.mode is not None or output.into is not None:
+        return node
+    streams = [edge for edge in _inlined(node.name, nodes, edges) if not isinstance(edge.source, Static)]
+    rules = [edge.source.changes for edge in streams if isinstance(edge.source, Topic)]
+    if len(streams) != 1 or not rules or rules[0] is None:
+        return node
+    declared = rules[0]
+    made = replace(
+        output,
+        key=declared.key,
+        order_by=declared.order_by,
+        delete=declared.delete,
+        truncate=declared.truncate,
+        leave_out=tuple(dict.fromkeys((*output.leave_out, *declared.leave_out))),
+    )
+    return replace(node, output=made, expectations=node.expectations + order_expected(made))
+
+
+def _inlined(name: str, nodes: Mapping[str, Node], edges: Mapping[str, tuple[Edge, ...]]) -> Iterator[Edge]:
+    for edge in edges[name]:
+        if edge.node is not None and isinstance(nodes[edge.node].output, ViewOutput):
+            yield from _inlined(edge.node, nodes, edges)
+        else:
+            yield edge
 
 
 def _check_into(node: Node, table: str, nodes: Mapping[str, Node]) -> None:

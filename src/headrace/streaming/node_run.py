@@ -200,6 +200,7 @@ class NodeRun:
         totals = self._ledger.totals
         self.progress.unparsed = totals.unparsed
         self.progress.quarantined = totals.quarantined + totals.unparsed
+        self.progress.late = totals.late
         self.progress.expectations = {name: asdict(each) for name, each in totals.expectations.items()}
 
 

@@ -75,6 +75,8 @@ def _reads(graph: Graph, node: Node) -> Iterator[str]:
                 yield f"static {static.table}"
             case TableStream() as stream:
                 yield f"{'changes of ' if stream.change_feed else ''}table {stream.table}"
+            case None if node.recomputed:
+                yield f"all of table {edge.node}"
             case None:
                 own = graph.nodes[edge.node or ""].output
                 changes = isinstance(own, TableOutput) and not own.appended
@@ -87,6 +89,8 @@ def _writes(node: Node) -> str:
             return f"table {into} (fills it back)"
         case TableOutput(key=key) if key:
             return f"table {node.name} merged by {', '.join(key)}"
+        case TableOutput(recomputed=True):
+            return f"table {node.name} computed again from the whole"
         case TableOutput(mode="complete"):
             return f"table {node.name} rewritten"
         case TableOutput():
@@ -102,7 +106,8 @@ def _notes(graph: Graph, node: Node) -> Iterator[str]:
     if isinstance(node.output, TopicOutput) and node.output.latency == "realtime":
         yield "real time is at least once: after a failure some records may arrive a second time"
         yield "real time keeps a core busy for each partition that it reads; give Spark more than that"
-    for name in graph.upstream(node.name):
-        output = graph.nodes[name].output
-        if isinstance(output, TableOutput) and not output.appended:
-            yield f"{name} is read as it changes: a row comes again each time it becomes another"
+    for edge in graph.inlined_edges(node.name):
+        if isinstance(edge.source, TableStream) and edge.source.change_feed:
+            yield f"{edge.source.table} is read as it changes: how many steps a row takes depends on the batches"
+        if isinstance(edge.source, Static) and edge.node is not None:
+            yield f"{edge.node} is joined as it is when a batch runs: the result depends on the batches"

@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headrace.streaming.debezium import EXTRA_COLUMNS, Change, envelope
 from headrace.streaming.declarations import METADATA_COLUMNS, PipelineError, Topic
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Parser:
                 values = [F.col("value")]
             case "text":
                 values = [F.col("value").cast("string").alias(VALUE_COLUMN)]
+            case "debezium":
+                values = self._change().columns()
             case _:
                 values = [F.col(f"{PARSED}.{_quoted(name)}").alias(name) for name in self.schema.names]
         key = F.col("key") if self.topic.key == "binary" else F.col("key").cast("string")
@@ -61,6 +64,12 @@ class Parser:
             F.col("timestamp").alias("_timestamp"),
         ]
 
+    def skipped(self) -> "Column | None":
+        """Records that are whole and give no row; None where there are none such."""
+        from pyspark.sql import functions as F
+
+        return None if self.topic.changes is None else F.col("value").isNull() | self._change().skipped()
+
     def reason(self) -> "Column":
         """Why a bad record is bad, for a person; this may be slow, for it is asked of bad records only."""
         from pyspark.sql import functions as F
@@ -69,6 +78,10 @@ class Parser:
         match self.topic.format:
             case "json":
                 why = self._json_reason(why)
+            case "debezium":
+                why = why.when(F.json_object_keys(self._text()).isNull(), "malformed JSON, or not an object")
+                why = why.when(F.col(PARSED).isNull() | F.col(PARSED)[CORRUPT].isNotNull(), "not of the declared types")
+                why = why.otherwise(F.lit("not a change that Debezium writes: no op, or no row for it"))
             case "csv":
                 why = why.otherwise(F.lit(f"not CSV of {len(self.schema)} columns of the declared types"))
             case "avro":
@@ -95,7 +108,8 @@ class Parser:
                 {"name": "value", "type": json.loads(self.avro or "")}]}  # fmt: skip
             return from_avro(self._text(), json.dumps(wrapped), {"mode": "PERMISSIVE"})["value"]
         options = {**self.topic.parse_options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-        schema = StructType([*self.schema.fields, StructField(CORRUPT, StringType())])
+        fields = self.schema if self.topic.changes is None else envelope(self.schema)
+        schema = StructType([*fields.fields, StructField(CORRUPT, StringType())])
         if self.topic.format == "csv":
             columns = ", ".join(f"{_quoted(each.name)} {each.dataType.simpleString()}" for each in schema.fields)
             return F.from_csv(self._text(), columns, options)
@@ -108,13 +122,22 @@ class Parser:
         unreadable = parsed.isNull()
         if self.topic.format != "avro":
             unreadable = unreadable | parsed[CORRUPT].isNotNull()
-        if self.topic.format == "json":
+        if self.topic.format in ("json", "debezium"):
             unreadable = unreadable | self._several_values()
-            if self.topic.unknown == "quarantine":
-                unreadable = unreadable | (F.size(self._unknown()) > 0)
+        if self.topic.changes is not None:
+            unreadable = unreadable | ~self._change().whole()
+        if self.topic.format == "json" and self.topic.unknown == "quarantine":
+            unreadable = unreadable | (F.size(self._unknown()) > 0)
         if self.topic.tombstones == "keep":
             return F.col("value").isNotNull() & F.coalesce(unreadable, F.lit(True))
         return F.coalesce(unreadable, F.lit(True))
+
+    def _change(self) -> Change:
+        from pyspark.sql import functions as F
+
+        rules = self.topic.changes
+        key = F.col("key").cast("string")
+        return Change(F.col(PARSED), key, self.schema, rules.key if rules is not None else ())
 
     def _several_values(self) -> "Column":
         """`{..}{..}` and `{..}rest`: Spark would read the first. Only what looks like it is parsed again."""
@@ -174,7 +197,12 @@ def parser_of(topic: Topic, schema: str | None) -> Parser:
         avro, columns = schema, _avro_columns(topic, schema)
     else:
         columns = _columns(topic, schema)
-    taken = [name for name in columns.names if name in METADATA_COLUMNS or name in (CORRUPT, PARSED, BAD)]
+    own = (*METADATA_COLUMNS, CORRUPT, PARSED, BAD, *(EXTRA_COLUMNS if topic.changes is not None else ()))
+    taken = [name for name in columns.names if name in own]
+    if topic.changes is not None and (unknown := [name for name in topic.changes.key if name not in columns.names]):
+        raise PipelineError(
+            topic.place, f"changes {topic.topic!r}: the key {unknown[0]!r} is not in the schema; add it there"
+        )
     if taken:
         raise PipelineError(
             topic.place,

@@ -35,6 +35,7 @@ class NodeProgress:
     last_batch_at: str | None = None
     unparsed: int = 0
     quarantined: int = 0
+    late: int = 0
     expectations: dict[str, Any] = field(default_factory=dict)
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
     restarts: int = 0

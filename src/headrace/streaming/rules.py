@@ -5,7 +5,7 @@ Only the words; what becomes of the rows is in `expectations`. No Spark.
 
 from collections.abc import Iterable, Mapping
 
-from headrace.streaming.declarations import Action, Expectation, PipelineError, Place
+from headrace.streaming.declarations import Action, Expectation, Output, PipelineError, Place, TableOutput
 from headrace.streaming.sql_text import problem
 
 
@@ -41,6 +41,17 @@ def quarantine(predicate: str) -> Rule:
 def fail(predicate: str) -> Rule:
     """A row for which the predicate is not true stops the node before its batch is written."""
     return Rule("fail", predicate)
+
+
+ORDER_IS_KNOWN = "order is known"
+
+
+def order_expected(output: Output) -> tuple[Expectation, ...]:
+    """A row without an order cannot be placed among the others of its key: it is put aside, not dropped."""
+    if not isinstance(output, TableOutput) or not output.order_by:
+        return ()
+    known = " and ".join(f"`{name.replace('`', '``')}` is not null" for name in output.order_by)
+    return (Expectation(name=ORDER_IS_KNOWN, predicate=known, action="quarantine"),)
 
 
 Expect = Mapping[str, Rule] | Iterable[Rule] | Rule

@@ -13,30 +13,37 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.core.errors import OperatorError
-from headrace.streaming.assembling import Assembled, Assembler
+from headrace.streaming.assembling import Assembled, Assembler, stored
+from headrace.streaming.batch_offsets import versions_reached
 from headrace.streaming.batch_parts import BatchParts
 from headrace.streaming.batch_writer import BatchWriter, Facts, Sink
 from headrace.streaming.check import Checked, check
 from headrace.streaming.declarations import (
     BatchOutput,
     Node,
-    PipelineError,
     Static,
     TableOutput,
     TableStream,
     TopicOutput,
 )
-from headrace.streaming.delta_sink import DeltaSink, UserSink
-from headrace.streaming.delta_writes import Stamp, create_table, schema_differences
+from headrace.streaming.delete_markers import Markers
+from headrace.streaming.delta_sink import DeltaSink, Keyed, UserSink
+from headrace.streaming.delta_writes import Stamp
 from headrace.streaming.expectations import observe
 from headrace.streaming.graph import Graph
 from headrace.streaming.kafka import Kafka, client_config
+from headrace.streaming.keyed_history import HistoryTable
+from headrace.streaming.keyed_merge import KeyedTable
+from headrace.streaming.keyed_partial import PartialTable
 from headrace.streaming.lag import Lag
 from headrace.streaming.loading import Loaded
+from headrace.streaming.maintaining import GivenReader, Inputs, MaintainSink
 from headrace.streaming.node_run import NodeRun, Started
+from headrace.streaming.opening import open_table
 from headrace.streaming.progress import RunProgress, counted
 from headrace.streaming.reading import StreamReader, real_path, table_path
 from headrace.streaming.realtime import RealtimeState, Together, start_quarantine, start_realtime
+from headrace.streaming.recomputing import RecomputeSink, SnapshotReader, signal
 from headrace.streaming.run_settings import RunSettings
 from headrace.streaming.schemas import Schemas
 from headrace.streaming.supervision import Patience
@@ -45,10 +52,10 @@ from headrace.streaming.worker_code import WorkerCode
 from headrace.tables.expectations import Ledger
 from headrace.tables.layout import PipelineLayout
 from headrace.tables.object_store import StoreError
-from headrace.tables.storage import is_delta, storage_of
+from headrace.tables.storage import storage_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -123,7 +130,7 @@ class Runner:
                 self._reader.raw(read)  # one that is not there is said before anything starts
         step(f"opening {counted(len(self._graph.tables), 'table')}")
         with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="open-table") as pool:
-            list(pool.map(lambda node: self._create(node, checked), self._graph.tables))
+            list(pool.map(lambda node: self._open(node, checked), self._graph.tables))
         for node in self._graph.queries:
             if isinstance(node.output, TopicOutput):
                 topic = self.topic_of(node.output)
@@ -145,7 +152,7 @@ class Runner:
             )
             run.progress.writes = next(each.writes for each in checked.nodes if each.name == node.name)
             if isinstance(node.output, TableOutput):
-                run.progress.table, run.progress.key = node.output.into or node.name, list(node.output.key)
+                run.progress.table, run.progress.key = node.output.into or node.name, list(node.output.row_key)
             elif isinstance(node.output, TopicOutput):
                 run.progress.topic = self.topic_of(node.output)
             self._nodes.append(run)
@@ -225,28 +232,16 @@ class Runner:
     def _own_path(self, table: str) -> str:
         return self._layout.table_dir(self._version, table)
 
-    def _create(self, node: Node, checked: Checked) -> None:
-        output, path = node.output, self._own_path(node.name)
-        if not isinstance(output, TableOutput):
-            return
-        schema = checked.schema(node.name)
-        changes = output.change_feed or self._graph.reads_changes_of(node.name)
-        if not is_delta(path):
-            create_table(self._spark, path, schema, output, change_feed=changes)
-            return
-        differences = schema_differences(self._spark.read.format("delta").load(path).schema, schema)
-        if differences and not output.evolve:
-            raise PipelineError(
-                node.place,
-                f"{node.name}: the table has another schema ({'; '.join(differences)}); "
-                f"replay the pipeline, or declare the table with evolve=True",
-            )
+    def _open(self, node: Node, checked: Checked) -> None:
+        path, changes = self._own_path(node.name), self._graph.reads_changes_of(node.name)
+        open_table(self._spark, node, path, checked.node(node.name), changes=changes)
 
     def _start(self, node: Node, ledger: Ledger) -> "tuple[StreamingQuery, Started]":
         if self._checked is None:
             raise OperatorError("prepare() comes before run()")
         self._worker_code.use()
-        assembled = self._assembler.assemble(node.name)
+        whole = node.recomputed or self._checked.node(node.name).maintained
+        assembled = self._signalled(node) if whole else self._assembler.assemble(node.name)
         output = node.output
         if isinstance(output, TopicOutput) and output.latency == "realtime":
             return self._start_realtime(assembled, output)
@@ -272,6 +267,38 @@ class Runner:
         query = stream.start()
         writer.started(query)
         return query, writer
+
+    def _signalled(self, node: Node) -> Assembled:
+        """A node that is computed from whole tables: its stream only says that one of them has changed."""
+        paths = dict.fromkeys(self._table_paths(node.name).values())
+        return Assembled(node=node, frame=signal(self._spark, list(paths)), observed={}, statics={})
+
+    def _recompute(self, node: Node, output: TableOutput) -> RecomputeSink:
+        inputs = self._inputs(node)
+
+        def compute(spark: "SparkSession", batch: int) -> "DataFrame":
+            return inputs.compute(GivenReader(inputs.snapshots(spark, batch), {}))
+
+        return RecomputeSink(output, self._own_path(node.name), inputs.paths, compute)
+
+    def _inputs(self, node: Node) -> Inputs:
+        """What a node reads that is computed from whole tables."""
+        read, checkpoint = list(self._tables_read(node.name)), self._layout.checkpoint_dir(self._version, node.name)
+
+        def snapshots(spark: "SparkSession", batch: int) -> SnapshotReader:
+            reached = versions_reached(checkpoint, batch)
+            return SnapshotReader(
+                spark,
+                {path: reached[identity] for identity, _, path in read if identity in reached},
+                own_path=self._own_path,
+                path_of=lambda table: real_path(table_path(self._layout.tables_dir, table)),
+            )
+
+        return Inputs(
+            paths={table: path for _, table, path in read},
+            snapshots=snapshots,
+            compute=lambda reader: stored(Assembler(self._graph, reader).compute(node.name)),
+        )
 
     def _start_realtime(self, assembled: Assembled, output: TopicOutput) -> "tuple[StreamingQuery, Started]":
         node, once = assembled.node, self._settings.once
@@ -323,9 +350,14 @@ class Runner:
     def _sink(self, assembled: Assembled) -> Sink:
         node = assembled.node
         match node.output:
+            case TableOutput(recomputed=True) as output:
+                return self._recompute(node, output)
+            case TableOutput() as output if self._checked is not None and self._checked.node(node.name).maintained:
+                return MaintainSink(output, self._own_path(node.name), self._inputs(node))
             case TableOutput() as output:
                 table = output.into or node.name
-                return DeltaSink(node, output, self._own_path(table), alone=not self._graph.filled_back(table))
+                path = self._own_path(table)
+                return DeltaSink(node, output, path, self._keyed(node, output, path) if output.key else None)
             case TopicOutput() as output:
                 config = client_config(self._settings.bootstrap, self._settings.kafka)
                 config.pop("logger")  # it stays on this side; workers have none
@@ -335,6 +367,16 @@ class Runner:
             case BatchOutput():
                 return UserSink(node, self._graph.files, assembled.statics, self._own_path)
         raise OperatorError(f"{node.name}: writes nothing")
+
+    def _keyed(self, node: Node, output: TableOutput, path: str) -> Keyed:
+        order = self._checked.node(node.name).order if self._checked is not None else None
+        deletes = self._layout.deletes_dir(self._version, node.name)
+        markers, alone = Markers(deletes, output, order), not self._graph.filled_back(node.name)
+        if output.history and order is not None:
+            return HistoryTable(output, path, markers, order, alone=alone)
+        if output.nulls == "unchanged" and order is not None:
+            return PartialTable(output, path, markers, order, alone=alone)
+        return KeyedTable(output, path, markers, order, alone=alone)
 
     def _tables_read(self, name: str) -> Iterator[tuple[str, str, str]]:
         """Delta id, name and path of each table that a node reads as a stream."""

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from headrace.streaming.declarations import Static, TableStream, Topic
 from headrace.streaming.parsing import BAD, Parser
+from headrace.tables.hidden import HIDDEN_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 UNPARSED = "headrace.unparsed."
+SKIPPED = "_headrace_skipped"
 # So many records keep a second core busy though the topic has one partition; a small batch stays in one task.
 RECORDS_A_TASK_MAX = 250_000
 # A task reads records that are there. Its consumer asks for more than that, and what it asks next (the log's ends)
@@ -69,9 +71,12 @@ def parsed_topic(raw: "DataFrame", parser: Parser, observed: str) -> "DataFrame"
     from pyspark.sql import functions as F
 
     # What is counted is copied: the raw bytes are left out before.
-    rows = parser.split(raw).select(BAD, *parser.columns())
+    skipped = parser.skipped()
+    extra = [] if skipped is None else [skipped.alias(SKIPPED)]
+    rows = parser.split(raw).select(BAD, *extra, *parser.columns())
     counted = rows.observe(observed, F.count(F.lit(1)).alias("rows"), F.count_if(F.col(BAD)).alias("bad"))
-    return counted.where(~F.col(BAD)).drop(BAD)
+    whole = counted.where(~F.col(BAD)).drop(BAD)
+    return whole if skipped is None else whole.where(~F.col(SKIPPED)).drop(SKIPPED)
 
 
 def table_stream(spark: "SparkSession", path: str, given: TableStream | None, *, changes: bool) -> "DataFrame":
@@ -95,11 +100,17 @@ def table_stream(spark: "SparkSession", path: str, given: TableStream | None, *,
     stream = spark.readStream.format("delta").options(**options).load(path)
     if changes and not as_declared:
         stream = stream.where(F.col("_change_type").isin("insert", "update_postimage")).drop(*CHANGE_COLUMNS)
-    return stream
+    return without_hidden(stream)
 
 
 def static_table(spark: "SparkSession", path: str, given: Static) -> "DataFrame":
-    return spark.read.format(given.format).options(**given.options).load(path)
+    table = spark.read.format(given.format).options(**given.options).load(path)
+    return without_hidden(table) if given.format == "delta" else table
+
+
+def without_hidden(frame: "DataFrame") -> "DataFrame":
+    hidden = [name for name in frame.columns if name in HIDDEN_COLUMNS]
+    return frame.drop(*hidden) if hidden else frame
 
 
 def empty_stream(spark: "SparkSession", schema: "StructType", directory: str) -> "DataFrame":

@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.streaming.delta_writes import SEVERAL_MARK
 from headrace.streaming.expectations import FAILED_MARK
+from headrace.streaming.keyed_order import PARTITIONS_MARK, SEVERAL_MARK
 
 Kind = Literal["expectation", "data loss", "schema", "code", "transient", "unknown"]
 UNKNOWN_RESTARTS_MAX = 3
@@ -41,8 +41,13 @@ _MARKS: dict[str, tuple[Kind, str, str]] = {
     ),
     SEVERAL_MARK: (
         "code",
-        "several rows of one key in a batch, and nothing tells which is the last: ",
-        "add order_by= to the table",
+        "several rows of one key, and nothing tells which is the last: ",
+        "add order_by= to the table, or more columns to it, or return _topic, _partition and _offset",
+    ),
+    PARTITIONS_MARK: (
+        "code",
+        "a key comes from several partitions, between which the log has no order: ",
+        "send records with their key, or add order_by= to the table, such as order_by='_timestamp'",
     ),
 }
 # Looked for in this order in all that Spark says; the first that is found decides.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from headrace.core.errors import OperatorError
 from headrace.tables.engine import engine
 from headrace.tables.expectations import Summary, read_outcomes, summarize
+from headrace.tables.hidden import HIDDEN_COLUMNS
 from headrace.tables.reading import Snapshot, attach, open_snapshot
 from headrace.tables.resolving import Place, Resolver
 from headrace.tables.storage import is_url
@@ -89,6 +90,7 @@ def describe(resolver: Resolver, name: str) -> Description:
                 partition=field.name in metadata.partition_columns,
             )
             for field in snapshot.table.schema().fields
+            if field.name not in HIDDEN_COLUMNS
         ),
         properties=dict(sorted(metadata.configuration.items())),
         live_version=live.number if live else None,

@@ -1,7 +1,7 @@
 """How the expectations of a node were met, batch by batch: `_expectations/<node>.jsonl`, one line a batch.
 
     {"batch": 12, "at": "2026-10-05T12:00:00.000Z", "rows": 100, "unparsed": 0, "quarantined": 2,
-     "expectations": {"amount is positive": {"action": "quarantine", "failed": 2}}}
+     "late": 0, "expectations": {"amount is positive": {"action": "quarantine", "failed": 2}}}
 
 A batch that is run again writes its line again, and the last line of a batch counts. A line that a crash cut short is
 skipped: its batch runs again. When the file gets long, its older lines become one with their sums.
@@ -34,6 +34,7 @@ class BatchOutcome:
     expectations: Mapping[str, Outcome]
     unparsed: int = 0
     quarantined: int = 0
+    late: int = 0
 
     def to_line(self) -> str:
         content = {
@@ -42,6 +43,7 @@ class BatchOutcome:
             "rows": self.rows,
             "unparsed": self.unparsed,
             "quarantined": self.quarantined,
+            "late": self.late,
             "expectations": {
                 name: {"action": each.action, "failed": each.failed} for name, each in self.expectations.items()
             },
@@ -83,6 +85,7 @@ def _outcome(line: str) -> BatchOutcome | None:
             },
             unparsed=int(content.get("unparsed", 0)),
             quarantined=int(content.get("quarantined", 0)),
+            late=int(content.get("late", 0)),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -111,6 +114,7 @@ class Totals:
     rows: int = 0
     unparsed: int = 0
     quarantined: int = 0
+    late: int = 0
     expectations: Mapping[str, Outcome] = field(default_factory=dict)
 
     def plus(self, outcome: BatchOutcome, sign: int = 1) -> "Totals":
@@ -122,6 +126,7 @@ class Totals:
             rows=self.rows + sign * outcome.rows,
             unparsed=self.unparsed + sign * outcome.unparsed,
             quarantined=self.quarantined + sign * outcome.quarantined,
+            late=self.late + sign * outcome.late,
             expectations=by_name,
         )
 
@@ -162,6 +167,7 @@ class Ledger:
             rows=sums.rows,
             unparsed=sums.unparsed,
             quarantined=sums.quarantined,
+            late=sums.late,
             expectations=sums.expectations,
         )
         lines = [outcome.to_line() for outcome in (folded, *outcomes[middle:])]

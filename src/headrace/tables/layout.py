@@ -6,6 +6,7 @@
     <tables>/.headrace/<pipeline>/v2/          pipeline.py, _code/ (modules beside it), run.json
     <tables>/.headrace/<pipeline>/v2/<name>/   a Delta table
     <tables>/.headrace/<pipeline>/v2/_checkpoints/<node>/, _quarantine/<node>/, _expectations/<node>.jsonl
+    <tables>/.headrace/<pipeline>/v2/_deletes/<node>/   which keys a keyed table has lost, and when
 
 All links are relative, so that the whole directory can be moved or mounted elsewhere.
 """
@@ -23,6 +24,7 @@ LIVE = "live"
 QUARANTINE = "_quarantine"
 EXPECTATIONS = "_expectations"
 CHECKPOINTS = "_checkpoints"
+DELETES = "_deletes"
 CODE = "pipeline.py"
 MODULES = "_code"
 TRASH_PREFIX = ".trash-"
@@ -121,6 +123,9 @@ class PipelineLayout:
 
     def quarantine_dir(self, version: int, node: str) -> str:
         return os.path.join(self.version_dir(version), QUARANTINE, node)
+
+    def deletes_dir(self, version: int, node: str) -> str:
+        return os.path.join(self.version_dir(version), DELETES, node)
 
     def expectations_file(self, version: int, node: str) -> str:
         return os.path.join(self.version_dir(version), EXPECTATIONS, f"{node}.jsonl")

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from headrace.core.errors import OperatorError
 from headrace.tables.delta_log import DeltaLog
 from headrace.tables.engine import literal, missing_extra, quoted
+from headrace.tables.hidden import shown
 from headrace.tables.object_store import delta_options
 from headrace.tables.sql_types import sql_type
 from headrace.tables.storage import is_delta, is_url
@@ -84,25 +85,27 @@ def _unreadable(name: str, path: str, version: int | None, error: Exception) -> 
 
 
 def attach(connection: "DuckDBPyConnection", view: str, snapshot: Snapshot) -> None:
-    """Makes the snapshot readable in SQL under the (quoted) name `view`."""
+    """Makes the snapshot readable in SQL under the (quoted) name `view`, without what Headrace keeps for itself."""
     from deltalake.exceptions import DeltaError
 
     if is_url(snapshot.path) and _is_plain(snapshot.table):
         # DuckDB asks it for the columns and the rows that a query needs.
         name = f"headrace_dataset_{id(snapshot)}"
         connection.register(name, snapshot.table.to_pyarrow_dataset())
-        connection.execute(f"create or replace view {view} as from {name}")
+        names = ", ".join(map(quoted, shown(field.name for field in snapshot.table.schema().fields)))
+        connection.execute(f"create or replace view {view} as select {names} from {name}")
         return
     select = _parquet_select(snapshot)
     if select is not None:
         connection.execute(f"create or replace view {view} as {select}")
         return
     try:
+        names = ", ".join(map(quoted, shown(field.name for field in snapshot.table.schema().fields)))
         stream = snapshot.table.scan()
         connection.register("headrace_stream", stream)
         try:
             # A stream can be read once, a query may name its table twice.
-            connection.execute(f"create or replace temp table {view} as from headrace_stream")
+            connection.execute(f"create or replace temp table {view} as select {names} from headrace_stream")
         finally:
             connection.unregister("headrace_stream")
     except (DeltaError, OSError) as error:
@@ -112,7 +115,8 @@ def attach(connection: "DuckDBPyConnection", view: str, snapshot: Snapshot) -> N
 def _parquet_select(snapshot: Snapshot) -> str | None:
     """What reads the table's files directly; None if they do not hold the rows as they are."""
     table = snapshot.table
-    fields = [(field.name, sql_type(field.type), field.type) for field in table.schema().fields]
+    every = {field.name: field.type for field in table.schema().fields}
+    fields = [(name, sql_type(every[name]), every[name]) for name in shown(every)]
     if any(kind is None for _, kind, _ in fields) or not _is_plain(table) or is_url(snapshot.path):
         return None
     partitions = table.metadata().partition_columns

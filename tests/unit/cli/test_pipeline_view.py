@@ -22,10 +22,11 @@ def progress(**node: object) -> RunProgress:
 def test_a_line_says_what_a_person_asks_first() -> None:
     node = NodeProgress(
         name="clean", status="running", batch=3, rows_in=12_000, input_rate=900.0, rows_rate=1500.4, lag=40,
-        batch_ms=850, expectations={"positive": {"action": "quarantine", "failed": 2}},
+        batch_ms=850, expectations={"positive": {"action": "quarantine", "failed": 2}}, late=7,
     )  # fmt: skip
     assert node_line(node) == (
-        "clean: running; batch 3, 12,000 in, 900/s in, 1,500 rows/s; lag 40; last batch 850 ms; positive: 2 quarantine"
+        "clean: running; batch 3, 12,000 in, 900/s in, 1,500 rows/s; lag 40; last batch 850 ms; "
+        "positive: 2 quarantine, late: 7 drop"
     )
 
 

@@ -27,8 +27,8 @@ def fast(orders):
     return orders
 
 @hr.table
-def audit(latest):
-    return latest
+def audit(changes=hr.stream("latest", change_feed=True), now=hr.static("latest")):
+    return changes
 """
 
 
@@ -37,10 +37,13 @@ def test_each_query_is_told_with_what_it_reads_and_writes(tmp_path: Path) -> Non
     assert {name: (node.reads, node.writes) for name, node in nodes.items()} == {
         "latest": (("topic orders", "static prices"), "table latest merged by id"),
         "fast": (("topic orders",), "topic out at least once, in real time"),
-        "audit": (("changes of table latest",), "table audit appended"),
+        "audit": (("changes of table latest", "static latest"), "table audit appended"),
     }
     assert nodes["latest"].notes == ("drop unless amount > 0  (positive)",)
-    assert nodes["audit"].notes == ("latest is read as it changes: a row comes again each time it becomes another",)
+    assert nodes["audit"].notes == (
+        "latest is read as it changes: how many steps a row takes depends on the batches",
+        "latest is joined as it is when a batch runs: the result depends on the batches",
+    )
 
 
 def test_a_table_that_is_not_there_is_named_with_the_line_that_reads_it(tmp_path: Path) -> None:

@@ -1,0 +1,220 @@
+"""Merging changes into a keyed table so that the result does not depend on where a batch ended.
+
+Of each key the newest change of the batch is taken (`keyed_order` says which that is), and it is applied only if it is
+newer than what the table holds. A change that removes a key leaves a marker in a table beside it (`delete_markers`), so
+that an older change which comes later does not bring the key back. The user's table never holds a removed row.
+
+Markers are written first. A crash between the two commits is harmless: the batch is run again, finds its markers
+there by their transaction id, and merges the same rows.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.streaming.declarations import TableOutput
+from headrace.streaming.delete_markers import AT, PARTITION, TOPIC, Markers
+from headrace.streaming.delta_writes import Stamp, append, is_new, stamped
+from headrace.streaming.keyed_order import (
+    KEY_CHARS_MAX,
+    PARTITIONS_MARK,
+    SEVERAL_MARK,
+    Order,
+    behind_all,
+    key_text,
+    newer,
+    order_column,
+    quoted,
+)
+from headrace.tables.hidden import ORDER
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+GONE = "_headrace_gone"
+EMPTIES = "_headrace_empties"
+_ROW = "_headrace_row"
+
+
+class KeyedTable:
+    """One keyed table with its markers, and the one writer of both. `order` is None where state updates the rows."""
+
+    def __init__(self, output: TableOutput, path: str, markers: Markers, order: Order | None, *, alone: bool) -> None:
+        self._output = output
+        self._path = path
+        self._markers = markers
+        self._order = order
+        self._alone = alone
+
+    def write(self, frame: "DataFrame", columns: list[str], stamp: Stamp) -> None:
+        """`columns` are those of the frame that are stored."""
+        output, order = self._output, self._order
+        if order is None:
+            self._apply(last_of_state(frame, output, columns), columns, stamp)
+            return
+        changes = changes_of(frame, output, columns, order)
+        if output.truncate is not None:
+            self._write_truncated(changes.persist(), columns, stamp, order)
+            return
+        last = last_of_each(changes, key_columns(output), order)
+        if output.delete is None:
+            self._apply(last, columns, stamp)
+        else:
+            self._write_marked(last.persist(), columns, stamp)
+
+    def _write_marked(self, last: "DataFrame", columns: list[str], stamp: Stamp) -> None:
+        """`last` is kept: two tables are written from it, and the batch is read once."""
+        try:
+            removed = last.where(GONE)
+            if not removed.isEmpty():
+                self._markers.add(removed, stamp)
+            self._apply(self._markers.unmarked(last, GONE), columns, stamp)
+        finally:
+            last.unpersist()
+
+    def _write_truncated(self, changes: "DataFrame", columns: list[str], stamp: Stamp, order: Order) -> None:
+        """What removes all rows goes first: it leaves a marker of its own, and takes the rows that are older."""
+        from delta.tables import DeltaTable
+        from pyspark.sql import functions as F
+
+        spark = changes.sparkSession
+        try:
+            emptied = last_of_each(changes.where(EMPTIES), [F.lit(1)], None)
+            if not emptied.isEmpty():
+                self._markers.add(emptied, stamp, everything=True)
+                older = f"not coalesce({behind_all(order, f't.{ORDER}', f's.{ORDER}')}, false)"
+                with stamped(spark, stamp.as_part("truncate")):
+                    merging = DeltaTable.forPath(spark, self._path).alias("t").merge(emptied.alias("s"), older)
+                    merging.whenMatchedDelete().execute()
+            last = last_of_each(changes.where(f"not {EMPTIES}"), key_columns(self._output), order)
+            self._write_marked(last.persist(), columns, stamp)
+        finally:
+            changes.unpersist()
+
+    def _apply(self, rows: "DataFrame", columns: list[str], stamp: Stamp) -> None:
+        output, spark = self._output, rows.sparkSession
+        kept = columns if self._order is None else [*columns, ORDER]
+        if self._alone and stamp.batch == 0 and is_new(spark, self._path):
+            # Nothing can match, and a merge takes two jobs and a plan of its own.
+            if removes(output):
+                rows = rows.where(f"not {GONE}")
+            append(rows.select(*map(quoted, kept)), self._path, stamp, evolve=output.evolve)
+            return
+        from delta.tables import DeltaTable
+
+        same = " and ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in output.key)
+        behind = None
+        if self._order is not None:
+            behind = newer(self._order, f"s.{ORDER}", f"t.{ORDER}", key_text(output.key, "s"))
+        extra = [GONE] if removes(output) else []
+        with stamped(spark, stamp):
+            source = rows.select(*map(quoted, [*kept, *extra])).alias("s")
+            merging = DeltaTable.forPath(spark, self._path).alias("t").merge(source, same)
+            if output.evolve:
+                merging = merging.withSchemaEvolution()
+            if not removes(output):
+                merging.whenMatchedUpdateAll(behind).whenNotMatchedInsertAll().execute()
+                return
+            values: dict[str, Any] = {quoted(name): f"s.{quoted(name)}" for name in kept}
+            gone = f"s.{GONE}" if behind is None else f"s.{GONE} and {behind}"
+            (
+                merging.whenMatchedDelete(gone)
+                .whenMatchedUpdate(condition=behind, set=values)
+                .whenNotMatchedInsert(condition=f"not s.{GONE}", values=values)
+                .execute()
+            )
+
+
+def removes(output: TableOutput) -> bool:
+    """Whether a change may remove rows."""
+    return output.delete is not None or output.truncate is not None
+
+
+def key_columns(output: TableOutput) -> "list[Column]":
+    from pyspark.sql import functions as F
+
+    return [F.col(quoted(name)) for name in output.key]
+
+
+def changes_of(frame: "DataFrame", output: TableOutput, columns: list[str], order: Order) -> "DataFrame":
+    """What is stored of each row, its order, and whether it removes its key or everything."""
+    from pyspark.sql import functions as F
+
+    gone = _is(output.delete)
+    wanted = [F.col(quoted(name)) for name in columns]
+    wanted += [order_column(order, columns, gone).alias(ORDER), gone.alias(GONE)]
+    if output.truncate is not None:
+        wanted.append(_is(output.truncate).alias(EMPTIES))
+    if removes(output) and order.timed:
+        wanted += [F.col("_topic").alias(TOPIC), F.col("_partition").alias(PARTITION), F.col("_timestamp").alias(AT)]
+    return frame.select(*wanted)
+
+
+def last_of_each(rows: "DataFrame", by: "list[Column]", order: Order | None, rank: str = ORDER) -> "DataFrame":
+    """Of the rows that are equal in `by` the one of the greatest `rank`. With an `order`, rows of which nothing tells
+    which is last stop the node, rather than one of them winning by chance."""
+    from pyspark.sql import functions as F
+
+    keys = [column.alias(f"_headrace_k{index}") for index, column in enumerate(by)]
+    names = [f"_headrace_k{index}" for index in range(len(by))]
+    row = F.struct(*map(quoted, rows.columns)).alias(_ROW)
+    groups = rows.select(*keys, row, F.col(ORDER).alias("o"), F.col(rank).alias("r")).groupBy(*names)
+    picked = groups.agg(F.max_by(_ROW, "r").alias(_ROW), *(_doubts(order) if order is not None else []))
+    if order is not None:
+        picked = _undoubted(picked, order, list(map(F.col, names)))
+    return picked.select(f"{_ROW}.*")
+
+
+def _is(predicate: str | None) -> "Column":
+    from pyspark.sql import functions as F
+
+    return F.lit(False) if predicate is None else F.coalesce(F.expr(predicate).cast("boolean"), F.lit(False))
+
+
+def _doubts(order: Order) -> "list[Column]":
+    """What must be equal in all rows of a key that could be the last one."""
+    from pyspark.sql import functions as F
+
+    if order.placed:
+        if order.by:
+            return []
+        place = F.struct("o.topic", "o.partition")
+        return [F.min(place).alias("one"), F.max(place).alias("other")]
+    # The greatest and the least hash among the rows of the greatest order: a complement turns the order round.
+    values = [F.col(f"o.o{index}").alias(f"o{index}") for index in range(len(order.by))]
+    greatest = F.max(F.struct(*values, F.col("o.content").alias("content")))
+    least = F.max(F.struct(*values, F.bitwise_not(F.col("o.content")).alias("content")))
+    return [greatest["content"].alias("one"), F.bitwise_not(least["content"]).alias("other")]
+
+
+def _undoubted(picked: "DataFrame", order: Order, by: "list[Column]") -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    if "one" not in picked.columns:
+        return picked
+    key = F.substring(F.to_json(F.struct(*by)), 1, KEY_CHARS_MAX)
+    if order.placed:
+        message = F.concat(
+            F.lit(PARTITIONS_MARK), key, F.lit(" in {"), F.col("one.topic"), F.lit("-"), F.col("one.partition"),
+            F.lit(", "), F.col("other.topic"), F.lit("-"), F.col("other.partition"), F.lit("}"),
+        )  # fmt: skip
+    else:
+        message = F.concat(F.lit(SEVERAL_MARK), key)
+    alike = F.col("one").eqNullSafe(F.col("other"))
+    return picked.where(F.when(alike, True).otherwise(F.raise_error(message).cast("boolean")))
+
+
+def last_of_state(frame: "DataFrame", output: TableOutput, columns: list[str]) -> "DataFrame":
+    """Rows that a stateful query updates: one per key, unless the key has fewer columns than the state."""
+    from pyspark.sql import functions as F
+
+    keys = [column.alias(f"_headrace_k{index}") for index, column in enumerate(key_columns(output))]
+    by = [F.col(f"_headrace_k{index}") for index in range(len(keys))]
+    row = F.struct(*map(quoted, columns), _is(output.delete).alias(GONE))
+    if output.order_by:
+        order = F.struct(*map(quoted, output.order_by))
+        rows = frame.select(*keys, row.alias(_ROW), order.alias("o"))
+        return rows.groupBy(*by).agg(F.max_by(_ROW, "o").alias(_ROW)).select(f"{_ROW}.*")
+    groups = frame.select(*keys, row.alias(_ROW)).groupBy(*by)
+    counted = groups.agg(F.first(_ROW).alias(_ROW), F.count(F.lit(1)).alias("n"))
+    message = F.concat(F.lit(SEVERAL_MARK), F.substring(F.to_json(F.struct(*by)), 1, KEY_CHARS_MAX))
+    single = F.when(F.col("n") == 1, True).otherwise(F.raise_error(message).cast("boolean"))
+    return counted.where(single).select(f"{_ROW}.*")

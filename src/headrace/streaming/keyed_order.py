@@ -1,0 +1,143 @@
+"""Which of two rows of one key is the newer one: decided by the log and the declaration, never by the batches.
+
+Every row of a keyed table keeps its order in a hidden column. It is a struct of the `order_by` values and behind them
+
+- the row's place in the log (topic, partition, offset), where the function passes it on: no two rows are equal then;
+- else a hash of the row: two rows of one order and different content stop the node, since nothing tells which is last.
+
+Without `order_by` the place alone decides, and only within a partition: between partitions the log has no order, so
+a key that comes from two of them stops the node. Without a place either, a key may be written once.
+
+A row that a stateful query updates has no order. Its state has seen everything before, so each batch replaces it.
+
+What is here only makes expressions. `keyed_merge` uses them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.streaming.declarations import TableOutput
+from headrace.tables.hidden import ORDER
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import StructField, StructType
+
+# Found again in the text of Spark's exception.
+SEVERAL_MARK = "headrace rows of one key: "
+PARTITIONS_MARK = "headrace partitions of one key: "
+KEY_CHARS_MAX = 200
+_PLACE = ("_topic", "_partition", "_offset")
+_TIMED = ("_topic", "_partition", "_timestamp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """`by` are the declared columns; `placed` says whether rows carry their place in the log, `timed` whether they
+    carry its time."""
+
+    by: tuple[str, ...]
+    placed: bool
+    timed: bool
+
+    @property
+    def once(self) -> bool:
+        """Whether nothing tells two rows of a key apart, so that each key may be written once only."""
+        return not self.by and not self.placed
+
+
+def order_of(output: TableOutput, columns: Sequence[str], *, by_state: bool) -> Order | None:
+    """`columns` are those that the function returns; `by_state`, that a stateful query updates the rows."""
+    if not output.key or by_state:
+        return None
+    have = set(columns)
+    return Order(by=output.order_by, placed=have.issuperset(_PLACE), timed=have.issuperset(_TIMED))
+
+
+def order_notes(output: TableOutput, order: Order | None) -> tuple[str, ...]:
+    """What a user should know of how rows of one key are told apart."""
+    if order is None:
+        return ()
+    notes = []
+    if order.once:
+        notes.append("each key is written once: another row of a key stops the node; order_by= would say which is last")
+    elif not order.placed:
+        notes.append(f"two rows of a key with one {', '.join(order.by)} and different content stop the node")
+    if output.delete is not None and not order.timed:
+        notes.append("that a key was removed is remembered forever: _topic, _partition and _timestamp are not returned")
+    return tuple(notes)
+
+
+def order_column(order: Order, stored: Sequence[str], gone: "Column") -> "Column":
+    """The order of each row; `gone` is whether the row removes its key."""
+    from pyspark.sql import functions as F
+
+    parts = [F.col(quoted(name)).alias(f"o{index}") for index, name in enumerate(order.by)]
+    if order.placed:
+        parts += [F.col(name).alias(name[1:]) for name in _PLACE]
+    else:
+        row = F.to_json(F.struct(*[F.col(quoted(name)) for name in stored]))
+        parts.append(F.xxhash64(row, gone).alias("content"))
+    return F.struct(*parts)
+
+
+def order_field(order: Order, schema: "StructType") -> "StructField":
+    """The hidden column of a table; `schema` is of what the function returns."""
+    from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+    fields = [StructField(f"o{index}", schema[name].dataType) for index, name in enumerate(order.by)]
+    if order.placed:
+        fields += [
+            StructField("topic", StringType()),
+            StructField("partition", IntegerType()),
+            StructField("offset", LongType()),
+        ]
+    else:
+        fields.append(StructField("content", LongType()))
+    return StructField(ORDER, StructType(fields))
+
+
+def newer(order: Order, new: str, old: str, key: str) -> str:
+    """SQL that is true where the order `new` comes behind `old`, or `old` is null. It raises where nothing tells;
+    `key` is an expression of the key as text. CASE keeps Spark from evaluating what raises too early; a merge evaluates
+    this also for rows of the table that no change is of."""
+    return f"case when {new} is null then false when {old} is null then true {_decided(order, new, old, key)} end"
+
+
+def _decided(order: Order, new: str, old: str, key: str) -> str:
+    """The branches where there are both."""
+    if order.placed and order.by:
+        return f"else {new} > {old}"
+    if order.placed:
+        places = f"' in {{', {old}.topic, '-', {old}.partition, ', ', {new}.topic, '-', {new}.partition, '}}'"
+        same = f"{new}.topic <=> {old}.topic and {new}.partition <=> {old}.partition"
+        raised = f"cast(raise_error(concat('{PARTITIONS_MARK}', {key}, {places})) as boolean)"
+        return f"when {same} then {new}.offset > {old}.offset else {raised}"
+    raised = f"cast(raise_error(concat('{SEVERAL_MARK}', {key})) as boolean)"
+    differing = f"when {new}.content <> {old}.content then {raised} else false"
+    if order.once:
+        return differing
+    mine, theirs = (_declared(order, side) for side in (new, old))
+    return f"when {mine} > {theirs} then true when {mine} < {theirs} then false {differing}"
+
+
+def behind_all(order: Order, new: str, old: str) -> str:
+    """The same for `old` being a change that removes all rows; where rows have no place, one of its order goes too."""
+    if order.placed:
+        return f"{new} > {old}"
+    return f"{_declared(order, new)} > {_declared(order, old)}"
+
+
+def _declared(order: Order, side: str) -> str:
+    return "struct(" + ", ".join(f"{side}.o{index} as o{index}" for index in range(len(order.by))) + ")"
+
+
+def key_text(key: tuple[str, ...], side: str) -> str:
+    """SQL of a key as a person reads it."""
+    fields = ", ".join(f"{side}.{quoted(name)} as {quoted(name)}" for name in key)
+    return f"substring(to_json(struct({fields})), 1, {KEY_CHARS_MAX})"
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

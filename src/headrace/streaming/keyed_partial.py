@@ -1,0 +1,138 @@
+"""A keyed table whose changes hold only what they change: `@hr.table(nulls="unchanged")`.
+
+A null leaves a column as it was. So every column has an order of its own: the change that set it last. Kept in a hidden
+column beside the row's order, it lets an older change that comes later still set what no newer one has set, and only
+that. A removal takes all values that are older; a change behind it begins a new row, of nulls.
+
+Ties are decided by the log's place, or else by the content, and never stop the node: no two changes are equal in both.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.streaming.declarations import TableOutput
+from headrace.streaming.delete_markers import Markers
+from headrace.streaming.delta_writes import Stamp, append, is_new, stamped
+from headrace.streaming.keyed_merge import GONE, changes_of, key_columns, last_of_each
+from headrace.streaming.keyed_order import Order, order_field, quoted
+from headrace.tables.hidden import ORDER, ORDERS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructField, StructType
+
+_CUT = "_headrace_cut"  # the order of the last removal
+
+
+def orders_field(order: Order, output: TableOutput, stored: "StructType", frame: "StructType") -> "StructField":
+    """The hidden column of the columns' orders; `stored` and `frame` are of what is stored, and of what is returned."""
+    from pyspark.sql.types import StructField, StructType
+
+    kind = order_field(order, frame).dataType
+    names = [name for name in stored.names if name not in output.key]
+    return StructField(ORDERS, StructType([StructField(name, kind) for name in names]))
+
+
+class PartialTable:
+    """One such table with its markers, and the one writer of both."""
+
+    def __init__(self, output: TableOutput, path: str, markers: Markers, order: Order, *, alone: bool) -> None:
+        self._output = output
+        self._path = path
+        self._markers = markers
+        self._order = order
+        self._alone = alone
+
+    def write(self, frame: "DataFrame", columns: list[str], stamp: Stamp) -> None:
+        """`columns` are those of the frame that are stored."""
+        from pyspark.sql import functions as F
+
+        names = [name for name in columns if name not in self._output.key]
+        changes = changes_of(frame, self._output, columns, self._order).persist()
+        try:
+            removed = last_of_each(changes.where(GONE), key_columns(self._output), None)
+            if self._output.delete is not None and not removed.isEmpty():
+                self._markers.add(removed, stamp)
+            rows = self._cut(self._put_together(changes, names), names)
+            if self._alone and stamp.batch == 0 and is_new(frame.sparkSession, self._path):
+                new = rows.where(F.col(ORDER).isNotNull()).drop(_CUT)
+                append(new, self._path, stamp, evolve=self._output.evolve)
+            else:
+                self._merge(rows, names, stamp)
+        finally:
+            changes.unpersist()
+
+    def _put_together(self, changes: "DataFrame", names: list[str]) -> "DataFrame":
+        """One row per key: of each column the last value behind the last removal, and its order."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        gone, order = F.col(GONE), F.col(ORDER)
+        last = F.max(F.when(gone, order)).over(Window.partitionBy(*key_columns(self._output)))
+        rows = changes.withColumn(_CUT, last)
+        lives = ~gone & (F.col(_CUT).isNull() | (order > F.col(_CUT)))
+        found = [F.max(F.when(lives, order)).alias(ORDER), F.first(_CUT).alias(_CUT)]
+        for index, name in enumerate(names):
+            at = F.when(lives & F.col(quoted(name)).isNotNull(), order)
+            found += [
+                F.max_by(F.col(quoted(name)), at).alias(f"_headrace_v{index}"),
+                F.max(at).alias(f"_headrace_o{index}"),
+            ]
+        keys = [column.alias(f"_headrace_k{index}") for index, column in enumerate(key_columns(self._output))]
+        groups = rows.select("*", *keys).groupBy(*[f"_headrace_k{index}" for index in range(len(keys))])
+        picked = groups.agg(*found)
+        return picked.select(
+            *[F.col(f"_headrace_k{index}").alias(name) for index, name in enumerate(self._output.key)],
+            *[F.col(f"_headrace_v{index}").alias(name) for index, name in enumerate(names)],
+            F.struct(*[F.col(f"_headrace_o{index}").alias(name) for index, name in enumerate(names)]).alias(ORDERS),
+            ORDER,
+            _CUT,
+        )
+
+    def _cut(self, rows: "DataFrame", names: list[str]) -> "DataFrame":
+        """Without what a removal of an earlier batch takes."""
+        from pyspark.sql import functions as F
+
+        marks = self._markers.all(rows.sparkSession)
+        if marks is None:
+            return rows
+        key = self._output.key
+        keys = [F.col(quoted(name)).alias(f"_headrace_m{index}") for index, name in enumerate(key)]
+        same = F.expr(" and ".join(f"{quoted(name)} <=> _headrace_m{index}" for index, name in enumerate(key)))
+        joined = rows.join(marks.select(*keys, F.col(ORDER).alias("_headrace_mark")), same, "left")
+        mark = F.col("_headrace_mark")
+        orders = {name: F.col(ORDERS).getField(name) for name in names}
+        return joined.select(
+            *map(quoted, key),
+            *[F.when(mark.isNull() | (orders[n] > mark), F.col(quoted(n))).alias(n) for n in names],
+            F.struct(*[F.when(mark.isNull() | (orders[n] > mark), orders[n]).alias(n) for n in names]).alias(ORDERS),
+            F.when(mark.isNull() | (F.col(ORDER) > mark), F.col(ORDER)).alias(ORDER),
+            F.greatest(F.col(_CUT), mark).alias(_CUT),
+        )
+
+    def _merge(self, rows: "DataFrame", names: list[str], stamp: Stamp) -> None:
+        from delta.tables import DeltaTable
+
+        spark, key = rows.sparkSession, self._output.key
+        same = " and ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in key)
+        stays = f"(s.{_CUT} is null or t.{ORDER} > s.{_CUT})"
+        values: dict[str, Any] = {}
+        orders, differs = [], []
+        for name in names:
+            column = quoted(name)
+            mine, theirs = f"s.{ORDERS}.{column}", f"t.{ORDERS}.{column}"
+            newer = f"{mine} is not null and ({theirs} is null or {mine} > {theirs})"
+            older = f"(s.{_CUT} is null or {theirs} > s.{_CUT})"
+            differs += [f"({newer})", f"({theirs} is not null and not {older})"]
+            values[column] = f"case when {newer} then s.{column} when {older} then t.{column} end"
+            orders.append(f"'{name}', case when {newer} then {mine} when {older} then {theirs} end")
+        values[ORDERS] = f"named_struct({', '.join(orders)})"
+        values[ORDER] = f"case when {stays} then greatest(s.{ORDER}, t.{ORDER}) else s.{ORDER} end"
+        inserted: dict[str, Any] = {quoted(n): f"s.{quoted(n)}" for n in (*key, *names, ORDERS, ORDER)}
+        with stamped(spark, stamp):
+            merging = DeltaTable.forPath(spark, self._path).alias("t").merge(rows.alias("s"), same)
+            (
+                merging.whenMatchedDelete(f"s.{ORDER} is null and not {stays}")
+                .whenMatchedUpdate(condition=" or ".join([*differs, f"s.{ORDER} > t.{ORDER}"]), set=values)
+                .whenNotMatchedInsert(condition=f"s.{ORDER} is not null", values=inserted)
+                .execute()
+            )
