@@ -158,6 +158,14 @@ class TopicJournal:
         log = topic.partitions[partition].log
         if log is None:
             raise StorageError(f"{self._name}-{partition}: its log directory is offline")
+        for entry in log.directory.damage.entries:
+            if (
+                entry.log == log.name and entry.path != log.path
+            ):  # the start found it, and may have cut it: what it decided is not known
+                raise StorageError(
+                    f"{entry.text}; stop the broker, and restore {log.path} from a backup or run `headrace log repair"
+                    f" {log.directory.path}`, which says what is lost"
+                )
         for segment in log.segments:
             end = 0
             for header, position in scan(segment, log.files, 0, segment.size, verify=True) if segment.size else ():

@@ -51,6 +51,7 @@ def recover(
     points_changed_ns: int = 0,
     book: DamageBook | None = None,
     read_all: bool = False,
+    keeps_end: bool = False,
 ) -> Recovered:
     """`clean_offset`: below it the log was compacted, perhaps by Apache Kafka, and segments may end early.
     `points_changed_ns`: when the recovery point was written; one that is older than the log is not the log's own."""
@@ -80,6 +81,7 @@ def recover(
         name=os.path.basename(path),
         index_interval_bytes=index_interval_bytes,
         known_end=recovery_point,
+        keeps_end=keeps_end,
     )
     if gone:
         result.book.lost(result.name, path, start_offset, recovery_point, "the partition has no segment file any more")

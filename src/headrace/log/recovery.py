@@ -47,6 +47,7 @@ class Recovered:
     name: str = ""
     index_interval_bytes: int = 4096
     known_end: int = 0  # below it everything was flushed
+    keeps_end: bool = False  # a damaged end below it is kept as well: whoever reads the log must know of it
     bytes_read: int = 0
     bytes_cut: int = 0
     poison_batches: int = 0  # whole, but with records that make no sense
@@ -261,8 +262,9 @@ def _recover_segment(
             offset = header.last_offset + 1
         if position >= on_disk:
             break
-        damage = _damage_at(segment, position, on_disk, offset, reading.following if sealed else UNKNOWN)
-        if damage.first_offset >= reading.known or (damage.at_end and not sealed):
+        end_offset = reading.known if result.keeps_end else UNKNOWN
+        damage = _damage_at(segment, position, on_disk, offset, reading.following if sealed else end_offset)
+        if damage.first_offset >= reading.known or (damage.at_end and not sealed and not result.keeps_end):
             cut = True
             _cut(result, segment, files, damage, on_disk)
             break

@@ -99,6 +99,7 @@ class LogStore:
                 note=notes.get(key),
                 points_changed_ns=points_changed_ns,
                 book=directory.damage,
+                keeps_end=topic.startswith("__"),  # a coordinator must see that its journal is damaged
             )
             self.recovered_bytes += found.bytes_read
             self.cut_bytes += found.bytes_cut
