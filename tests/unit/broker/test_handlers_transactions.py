@@ -15,6 +15,7 @@ from headrace.broker.handlers import (
     write_txn_markers,
 )
 from headrace.broker.handlers.transaction_errors import for_produce
+from headrace.coordinator import transactions as transactions_module
 from headrace.coordinator.journal import MemoryJournal
 from headrace.coordinator.placing import partition_for
 from headrace.coordinator.transaction_settings import TransactionSettings
@@ -334,3 +335,22 @@ def test_a_marker_is_answered_when_it_is_written_and_not_before(txn):
 )
 def test_produce_answers_in_codes_that_its_version_knows(code, version, answered):
     assert for_produce(code, version) == answered
+
+
+# ── bounds ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_no_more_transactional_ids_are_remembered_than_the_bound(txn):
+    txn.node.transactions.settings = TransactionSettings(ids_max=2)
+    assert [txn.init(name).error_code for name in ("a", "b", "c", "a")] == [0, 0, 44, 0]
+
+
+def test_transactions_that_may_have_timed_out_are_looked_at_in_slices(txn, monkeypatch):
+    later = []
+    monkeypatch.setattr(transactions_module, "IDS_PER_TURN", 2)
+    monkeypatch.setattr(txn.node.transactions, "_call_later", lambda seconds, work: later.append(work))
+    looked = []
+    txn.node.transactions._in_slices([1, 2, 3, 4, 5], looked.append)
+    while later:
+        later.pop()()
+    assert looked == [[1, 2], [3, 4], [5]]
