@@ -159,9 +159,8 @@ class TopicJournal:
         if log is None:
             raise StorageError(f"{self._name}-{partition}: its log directory is offline")
         for entry in log.directory.damage.entries:
-            if (
-                entry.log == log.name and entry.path != log.path
-            ):  # the start found it, and may have cut it: what it decided is not known
+            # The start found it, and may have cut it: what was decided there is not known.
+            if entry.log == log.name and entry.path != log.path:
                 raise StorageError(
                     f"{entry.text}; stop the broker, and restore {log.path} from a backup or run `headrace log repair"
                     f" {log.directory.path}`, which says what is lost"
