@@ -7,6 +7,7 @@ again; when a process is killed, the moment of it still depends on the machine. 
 from __future__ import annotations
 
 import os
+import contextlib
 import random
 import resource
 import subprocess
@@ -31,7 +32,8 @@ _OWN_SEED = int.from_bytes(os.urandom(4), "big")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seed", type=int, default=None, metavar="N", help="replay a fault test's choices")
+    with contextlib.suppress(ValueError):  # the simulation has it too
+        parser.addoption("--seed", type=int, default=None, metavar="N", help="replay a fault test's choices")
     parser.addoption("--frames", type=int, default=None, metavar="N", help="how many frames are fuzzed (make fuzz)")
     parser.addoption("--rounds", type=int, default=None, metavar="N", help="how often a broker is killed")
 

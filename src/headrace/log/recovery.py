@@ -262,8 +262,9 @@ def _recover_segment(
             offset = header.last_offset + 1
         if position >= on_disk:
             break
-        end_offset = reading.known if result.keeps_end else UNKNOWN
-        damage = _damage_at(segment, position, on_disk, offset, reading.following if sealed else end_offset)
+        damage = _damage_at(segment, position, on_disk, offset, reading.following if sealed else UNKNOWN)
+        if damage.next_offset == UNKNOWN and result.keeps_end:
+            damage = damage._replace(next_offset=reading.known)
         if damage.first_offset >= reading.known or (damage.at_end and not sealed and not result.keeps_end):
             cut = True
             _cut(result, segment, files, damage, on_disk)
