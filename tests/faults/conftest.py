@@ -6,8 +6,8 @@ again; when a process is killed, the moment of it still depends on the machine. 
 
 from __future__ import annotations
 
-import os
 import contextlib
+import os
 import random
 import resource
 import subprocess
