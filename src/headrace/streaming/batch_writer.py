@@ -74,6 +74,7 @@ class BatchWriter:
         self._first = True
         self.failure: BaseException | None = None
         self.batch: int | None = None
+        self.written = False
         self.ranges: tuple[Source, ...] = ()
         # Spark counts a record each time that a batch is passed over; this counts it once.
         self.records_read: int | None = 0 if facts.observed else None
@@ -111,6 +112,7 @@ class BatchWriter:
         else:
             self._sink.write(frame, stamp)
         self._first = False
+        self.written = True
         metrics, late = self._metrics(), self._late()
         unparsed = self._quarantine_unparsed(frame.sparkSession, metrics, stamp)
         outcome = outcome_of(batch, metrics, facts.node.expectations, unparsed, late)

@@ -30,6 +30,7 @@ class Started(Protocol):
 
     failure: BaseException | None
     batch: int | None
+    written: bool  # one of them at least is where it goes
     ranges: tuple[Source, ...]
     records_read: int | None
 
@@ -74,6 +75,11 @@ class NodeRun:
     @property
     def ended(self) -> bool:
         return self.progress.status in ("finished", "failed", "stopped")
+
+    @property
+    def written(self) -> bool:
+        """Whether it has written a batch since it began."""
+        return self._writer is not None and self._writer.written
 
     @property
     def failed(self) -> bool:

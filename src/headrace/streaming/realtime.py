@@ -28,6 +28,7 @@ class RealtimeState:
     def __init__(self) -> None:
         self.failure: BaseException | None = None
         self.batch: int | None = None
+        self.written = False
         self.ranges: tuple[Source, ...] = ()
         self.records_read: int | None = None
 

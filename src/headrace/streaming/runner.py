@@ -38,7 +38,8 @@ from headrace.streaming.keyed_partial import PartialTable
 from headrace.streaming.lag import Lag
 from headrace.streaming.loading import Loaded
 from headrace.streaming.maintaining import GivenReader, Inputs, MaintainSink
-from headrace.streaming.node_run import NodeRun, Started
+from headrace.streaming.node_run import NodeRun, Started, table_version
+from headrace.streaming.once_order import OnceOrder
 from headrace.streaming.opening import open_table
 from headrace.streaming.progress import RunProgress, counted
 from headrace.streaming.reading import StreamReader, real_path, table_path
@@ -168,12 +169,15 @@ class Runner:
         """Returns when it was stopped, when every node has ended, when `once` is done, or when `until` says why."""
         path = self._layout.run_file(self._version)
         self.progress.status = "running"
+        order = self._order() if self._settings.once else None  # else everything runs side by side
         try:
             while not self._stopping.is_set():
                 for node in self._nodes:
-                    if node.progress.status == "waiting" and self._may_begin(node):
+                    if node.progress.status == "waiting" and (order is None or order.may_begin(node)):
                         node.begin()
                     node.step()
+                for node in order.again() if order is not None else ():
+                    node.begin()
                 self._lag.look(self._nodes)
                 self.progress.caught_up = self._lag.caught_up
                 self._report(path)
@@ -213,21 +217,23 @@ class Runner:
             return "failed"
         return "finished" if all(node.progress.status == "finished" for node in self._nodes) else "stopped"
 
-    def _may_begin(self, run: NodeRun) -> bool:
-        """With `once` a node begins when all it reads is complete; else everything runs side by side."""
-        if not self._settings.once:
-            return True
-        before = set(self._graph.upstream(run.node.name))
-        output = run.node.output
-        if isinstance(output, TableOutput) and output.into is not None:
-            before.add(output.into)
-        # Who fills a table back comes before who reads it.
-        before |= {
+    def _order(self) -> OnceOrder:
+        checked = self._checked
+        appends = {
             node.name
             for node in self._graph.queries
-            if isinstance(node.output, TableOutput) and node.output.into in before and node.name != run.node.name
+            if isinstance(node.output, TableOutput)
+            and not node.output.row_key
+            and node.output.into is None
+            and checked is not None
+            and checked.mode(node.name) == "append"
         }
-        return all(each.ended for each in self._nodes if each.node.name in before)
+        whole = {
+            node.name
+            for node in self._graph.queries
+            if any(isinstance(edge.source, Static) for edge in self._graph.inlined_edges(node.name))
+        }
+        return OnceOrder(self._graph, self._nodes, lambda name: table_version(self._own_path(name)), appends, whole)
 
     def _own_path(self, table: str) -> str:
         return self._layout.table_dir(self._version, table)

@@ -29,6 +29,7 @@ NODE: Node = getattr(clean, DECLARED)
 class PaperWriter:
     failure: BaseException | None = None
     batch: int | None = 4
+    written = True
     ranges = (TopicSource(topic="orders", ranges={0: (10, 20)}),)
     records_read: int | None = 10
 
