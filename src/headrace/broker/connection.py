@@ -187,6 +187,7 @@ class Connection:
             if not reader.waiting:
                 break
             frames = self._cut()
+        frames.clear()  # the last one may be large, and its memory is nobody's from now on
         if reader.error is not None:
             self.reject(reader.error)
 

@@ -320,9 +320,9 @@ class Node:
         self.compactor.close()
         self.scrub.close()
         self._compaction_process.close()
-        self.slow_workers.abandon(STOP_S_MAX)
-        self._cleaners.abandon(STOP_S_MAX)
-        self._scrubbers.abandon(STOP_S_MAX)
+        deadline = perf_counter() + STOP_S_MAX
+        for workers in (self.slow_workers, self._cleaners, self._scrubbers):
+            workers.abandon(max(0.0, deadline - perf_counter()))
         self._writers.close()
         self.writer.closing = True
         self.reactor.run_pending()

@@ -206,6 +206,7 @@ class Reactor:
                     return
 
     def close(self) -> None:
+        self._woken = True  # a thread that comes late must not write to a descriptor that is somebody else's by then
         self._owners.clear()
         self._epoll.close()
         os.close(self._wake_fd)

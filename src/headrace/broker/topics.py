@@ -190,12 +190,12 @@ class Topics:
                     if partition.index % LOGS_PER_STEP == 0:
                         yield
             self._record(lambda: self._catalog.delete_topics(names))
+            for topic in topics:  # while the names are taken: what is said of a new topic of that name must stay
+                self.on_deleted(topic)
+                yield
         finally:
             self._changing.difference_update(names)
             self.revision += 1
-        for topic in topics:
-            self.on_deleted(topic)
-            yield
 
     def grow(self, name: str, total: int) -> None:
         finish(self.grow_in_steps(name, total))

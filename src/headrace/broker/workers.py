@@ -3,10 +3,11 @@
 A job must not touch a broker's state: it works on descriptors and bytes that were handed to it.
 """
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from headrace.broker.reactor import Reactor
 
@@ -54,8 +55,9 @@ class Workers:
 
     def abandon(self, wait_s_max: float) -> None:
         """Without the jobs that have not begun; one that does not end in time is left to itself."""
-        while not self._queue.empty():
-            self._queue.get()
+        with contextlib.suppress(Empty):
+            while True:  # a thread may take the last one first: asking whether it is there would not help
+                self._queue.get_nowait()
         for _ in self._threads:
             self._queue.put(None)
         if self._started:

@@ -171,11 +171,18 @@ class GroupWriter:
     def handed_back(self, share: HandOver, results: object, error: BaseException | None) -> None:
         if error is not None or not isinstance(results, list):
             raise InvariantError(f"a writer thread failed outside a write: {error!r}")
-        self._in_flight.remove(share)
-        for taken, (written, failure) in zip(share.taken, results, strict=True):
-            taken[0].writing = False
-            self._finish(taken, (written, failure))
-        self.end_of_turn()
+        try:
+            self._in_flight.remove(share)
+            for taken, (written, failure) in zip(share.taken, results, strict=True):
+                taken[0].writing = False
+                self._finish(taken, (written, failure))
+            self.end_of_turn()
+        except InvariantError:
+            raise
+        except Exception as unexpected:
+            # It is not known what of it is in the logs: going on could answer what was never written.
+            what = f"{type(unexpected).__name__}: {unexpected}"
+            raise InvariantError(f"what a thread wrote could not be taken over: {what}") from unexpected
 
     def write(self, taken: Taken) -> tuple[int, OSError | None]:
         """How many groups were written, and why the next one was not. Runs on the loop or on a writer thread."""

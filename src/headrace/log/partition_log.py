@@ -10,6 +10,7 @@ batch can be seen, and if the write fails `aborted` makes the staging undone, pr
 Only the event loop touches this object; threads get file descriptors and bytes, never the log itself.
 """
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable
@@ -415,7 +416,8 @@ class PartitionLog:
         self.snapshots.forget_from(segment.base_offset)
         segment.forget_files()
         for suffix in SUFFIXES:
-            self.files.disk.unlink(segment.path + suffix)
+            with contextlib.suppress(OSError):  # the disk has just failed: an empty file that stays does no harm
+                self.files.disk.unlink(segment.path + suffix)
 
     def save_epochs(self) -> None:
         path = os.path.join(self.path, "leader-epoch-checkpoint")

@@ -340,3 +340,15 @@ def test_no_event_means_no_work(pair):
     assert not pair.connection.closed
     assert pair.reactor._epoll.poll(0) == []
     assert select.EPOLLIN == READ
+
+
+def test_a_large_frame_is_let_go_when_it_is_handled_and_not_when_the_next_one_comes(pair):
+    large = framed(b"now " + b"x" * (3 << 20))
+    while large:
+        try:
+            large = large[pair.client.send(large) :]
+        except BlockingIOError:
+            pass
+        pair.turn()
+    assert len(pair.handled) == 1
+    assert pair.connection.reader.frames == []

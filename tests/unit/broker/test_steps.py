@@ -192,6 +192,18 @@ def test_a_topic_that_is_deleted_is_gone_at_once_and_its_name_free_when_all_of_i
     assert node.catalog.topics["orders"].partition_count == 1
 
 
+def test_a_name_is_free_only_when_what_was_said_of_the_deleted_topic_is_forgotten(node):
+    """Else the offsets that are committed for a new topic of that name would be forgotten, too."""
+    topics = node.topics
+    for name in ("orders", "users"):
+        topics.create(name, 1, {})
+    told = []
+    topics.on_deleted = lambda topic: told.append((topic.name, set(topics._changing)))
+    topics.delete("orders", "users")
+    assert told == [("orders", {"orders", "users"}), ("users", {"orders", "users"})]
+    assert not topics._changing
+
+
 def test_a_topic_that_grows_keeps_its_partitions_until_all_are_there_and_is_not_changed_meanwhile(node):
     topics = node.topics
     topics.create("orders", 2, {})

@@ -431,3 +431,36 @@ def test_a_stop_writes_all_that_is_staged(bench, flush_messages):
 def test_what_fails_in_the_background_harms_nothing(bench, tmp_path):
     bench.writer.in_background(lambda: shutil.rmtree(tmp_path / "not there"))
     bench.append(bench.create(), batch())
+
+
+# ── failures behind a write ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_failure_after_a_thread_has_written_is_a_broken_invariant(bench, monkeypatch):
+    """It is not known what is in the log: the broker must end, as it does when it writes on the loop itself."""
+    bench.writers.held = True
+    log = bench.create()
+    bench.stage(log, bulk())
+    bench.writer.end_of_turn()
+
+    def broken(taken, result):
+        raise RuntimeError("a bug")
+
+    share = bench.writer._in_flight[0]
+    results = share.write()
+    monkeypatch.setattr(GroupWriter, "_finish", lambda self, taken, result: broken(taken, result))
+    with pytest.raises(InvariantError, match="RuntimeError: a bug"):
+        bench.writer.handed_back(share, results, None)
+
+
+def test_a_segment_that_was_never_written_is_dropped_though_its_files_cannot_be_removed(bench):
+    log = bench.create(segment_bytes=300)
+    bench.append(log, batch(size=200))
+    answer = bench.stage(log, batch(size=200))[1]
+    assert len(log.segments) == 2
+    bench.disk.fail("write", errno.ENOSPC, path=".log", times=1)
+    bench.disk.fail("unlink")
+    bench.writer.end_of_turn()
+    assert answer.failed
+    assert len(log.segments) == 1
+    bench.disk.mend()
