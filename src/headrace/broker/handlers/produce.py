@@ -55,6 +55,7 @@ class ProduceWait(Slot):
         "_started",
         "acks",
         "answers",
+        "is_staged",
         "logs",
         "pending",
         "version",
@@ -78,6 +79,7 @@ class ProduceWait(Slot):
         self.answers: list[Answer] = []
         self.logs: list[PartitionLog | None] = []  # whose answer stands where; None where it was refused
         self.pending = 1  # one for the handler itself, while it stages
+        self.is_staged = False
         self._node = node
         self._chunk = chunk
         self._size = size
@@ -93,10 +95,18 @@ class ProduceWait(Slot):
 
     def staged(self) -> None:
         """The handler is through with it."""
+        self.is_staged = True
         if self.pending == 1:
             self.done(None, None)  # nothing is under way
         else:
             self.pending -= 1
+
+    def give_up(self, error: BaseException) -> None:
+        """A bug of ours ends the connection. What the request pins and counts is let go when all of it that was staged
+        before is written."""
+        self.connection.broke(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+        if not self.is_staged:
+            self.staged()
 
     def done(self, log: PartitionLog | None, error: Exception | None) -> None:
         if error is not None:
@@ -154,10 +164,15 @@ class ProduceHandler:
         wait = ProduceWait(node, connection, chunk, size, version, correlation_id, acks)
         if acks != 0:
             connection.waiting.append(wait)
-        if request[0] is not None:
-            self._verify_first(connection, request, view, wait, version)
-        else:
-            self._go_on(connection, request, view, wait, None)
+        try:
+            if len(request[3]) != 1 or len(request[3][0][1]) != 1:
+                request = _last_of_each(request)
+            if request[0] is not None:
+                self._verify_first(connection, request, view, wait, version)
+            else:
+                self._go_on(connection, request, view, wait, None)
+        except Exception as error:
+            wait.give_up(error)
 
     def _go_on(
         self,
@@ -169,11 +184,11 @@ class ProduceHandler:
     ) -> None:
         """With batches of which some may have been refused already."""
         if self._topics.packs_anew and (to_pack := self._to_pack(request, view)):
-            self._pack_first(connection, request, view, wait, to_pack, refused)
+            _Packing(self, request, view, wait, to_pack, refused).begin()
         else:
-            self._stage(request, view, wait, refused)
+            self.stage(request, view, wait, refused)
 
-    def _stage(
+    def stage(
         self,
         request: ProduceRequest,
         view: memoryview,
@@ -204,9 +219,7 @@ class ProduceHandler:
                 except PeerError as error:
                     wait.refuse(key, index, error)
         if slow:
-            job = _SlowCheck(self, wait, slow, now_ms, request[0])
-            wait.connection.barriers += 1
-            self.node.slow_workers.submit(job.check, job.done)
+            _SlowCheck(self, wait, slow, now_ms, request[0]).begin()
         else:
             wait.staged()
 
@@ -235,6 +248,10 @@ class ProduceHandler:
         except OSError as error:
             wait.pending -= 1
             raise PeerError(KAFKA_STORAGE_ERROR, str(self.node.store.failed(log, error))) from error
+        except Exception:
+            if not log.groups or wait not in log.groups[-1].waiters:  # else its memory is needed until it is written
+                wait.pending -= 1
+            raise
         if base_offset == UNCHECKED:
             wait.pending -= 1
             return False
@@ -263,7 +280,7 @@ class ProduceHandler:
         refused: Packed = {}
         missing: list[tuple[str, int, int]] = []  # topic, partition, where its batch starts
         producer = (-1, -1)
-        for topic, index, start, log in self._transactional(request, view):
+        for topic, index, start, log in self.transactional(request, view):
             producer = PRODUCER.unpack_from(view, start + PRODUCER_AT)
             entry = log.producers.get(producer[0])
             if entry is not None and entry.epoch == producer[1] and entry.txn_first_offset >= 0:
@@ -282,11 +299,14 @@ class ProduceHandler:
 
         def decided(code: int) -> None:
             connection.barriers -= 1
-            if code != NONE:
-                for topic, index, start in missing:
-                    refused[start] = _outside(for_produce(code, version), topic, index)
-            self._go_on(connection, request, view, wait, refused)
-            connection.settle()
+            try:
+                if code != NONE:
+                    for topic, index, start in missing:
+                        refused[start] = _outside(for_produce(code, version), topic, index)
+                self._go_on(connection, request, view, wait, refused)
+                connection.settle()
+            except Exception as error:
+                wait.give_up(error)
 
         partitions = [(topic, index) for topic, index, _ in missing]
         transactions.add_implicitly(transactional_id, *producer, partitions, decided)
@@ -305,7 +325,7 @@ class ProduceHandler:
         if code != NONE:
             raise _outside(for_produce(code, version), log.topic, log.index)
 
-    def _transactional(self, request: ProduceRequest, view: memoryview) -> Iterator[tuple[str, int, int, PartitionLog]]:
+    def transactional(self, request: ProduceRequest, view: memoryview) -> Iterator[tuple[str, int, int, PartitionLog]]:
         """(topic, partition, start, log) of the request's transactional batches."""
         for key, wanted in request[3]:
             topic = self._topics.by_name.get(key) if isinstance(key, str) else self._topics.by_wire_id(key)
@@ -334,52 +354,79 @@ class ProduceHandler:
                     found.append((start, end, codec, topic.config.compression_level, log.name, log.config))
         return found
 
-    def _pack_first(
+
+class _Packing:
+    """Batches of one request that a thread packs anew before any of them is staged: one by one, so that those of other
+    clients have their turn in between."""
+
+    __slots__ = ("_handler", "_now_ms", "_packed", "_refused", "_request", "_view", "_wait", "_wanted")
+
+    def __init__(
         self,
-        connection: Connection,
+        handler: ProduceHandler,
         request: ProduceRequest,
         view: memoryview,
         wait: ProduceWait,
         wanted: list[_ToPack],
         refused: Packed | None,
     ) -> None:
-        connection.barriers += 1
-        now_ms = self.node.turn_ms()
+        self._handler = handler
+        self._request = request
+        self._view = view
+        self._wait = wait
+        self._wanted = wanted
+        self._refused = refused
+        self._packed: Packed = {}
+        self._now_ms = handler.node.turn_ms()
 
-        def pack() -> Packed:
-            packed: Packed = {}
-            for start, end, codec, level, name, config in wanted:
-                try:
-                    check_produced(view, start, end)
-                    largest = check_slowly(name, config, view, start, end, now_ms)
-                    packed[start] = recompress(bytes(view[start:end]), codec, level), largest
-                except PeerError as error:
-                    packed[start] = error
-            return packed
+    def begin(self) -> None:
+        self._wait.connection.barriers += 1
+        self._handler.node.slow_workers.submit(self.pack, self.done)
 
-        def done(result: object, error: BaseException | None) -> None:
-            connection.barriers -= 1
+    def pack(self) -> tuple[bytearray, int] | PeerError:
+        """In the thread: the next batch as it is kept, with the largest timestamp in it; or why it is refused."""
+        start, end, codec, level, name, config = self._wanted[len(self._packed)]
+        view = self._view
+        try:
+            check_produced(view, start, end)
+            largest = check_slowly(name, config, view, start, end, self._now_ms)
+            return recompress(bytes(view[start:end]), codec, level), largest
+        except PeerError as error:
+            return error
+
+    def done(self, result: object, error: BaseException | None) -> None:
+        wait = self._wait
+        try:
             if error is not None:
-                connection.broke(error if isinstance(error, Exception) else RuntimeError(repr(error)))
-                wait.done(None, None)  # what it pins and counts is let go; nobody is there to be answered
+                wait.give_up(error)
                 return
-            packed: Packed = result if isinstance(result, dict) else {}
-            if request[0] is not None:
-                for _, _, start, log in self._transactional(request, view):
-                    try:
-                        self.verify_again(request[0], log, view, start, wait.version)
-                    except PeerError as outside:
-                        packed[start] = outside
-            self._stage(request, view, wait, {**packed, **(refused or {})})
-            connection.settle()
+            self._packed[self._wanted[len(self._packed)][0]] = result  # type: ignore[assignment]
+            if len(self._packed) < len(self._wanted):
+                self._handler.node.slow_workers.submit(self.pack, self.done)
+                return
+            wait.connection.barriers -= 1
+            self._stage()
+            wait.connection.settle()
+        except Exception as failed:
+            wait.give_up(failed)
 
-        self.node.slow_workers.submit(pack, done)
+    def _stage(self) -> None:
+        request, view, wait = self._request, self._view, self._wait
+        packed = self._packed
+        if request[0] is not None:
+            for _, _, start, log in self._handler.transactional(request, view):
+                try:
+                    self._handler.verify_again(request[0], log, view, start, wait.version)
+                except PeerError as outside:
+                    packed[start] = outside
+        self._handler.stage(request, view, wait, {**packed, **(self._refused or {})})
 
 
 class _SlowCheck:
-    """Batches of one request whose records are looked at in a thread, then staged on the loop."""
+    """Batches of one request whose records are looked at in a thread, then staged on the loop: one by one, so that
+    those of other clients have their turn in between."""
 
-    __slots__ = ("_batches", "_handler", "_now_ms", "_transactional_id", "_wait")
+    __slots__ = ("_at", "_batches", "_handler", "_now_ms", "_transactional_id", "_wait")
 
     def __init__(
         self,
@@ -392,46 +439,73 @@ class _SlowCheck:
         self._handler = handler
         self._wait = wait
         self._batches = batches
+        self._at = 0  # which of them is with the thread
         self._now_ms = now_ms
         self._transactional_id = transactional_id
 
-    def check(self) -> list[int | PeerError]:
-        """In the thread: the largest timestamp of each batch, or why it is refused."""
-        found: list[int | PeerError] = []
-        for _, _, log, data, start, end in self._batches:
-            try:
-                found.append(check_slowly(log.name, log.config, data, start, end, self._now_ms))
-            except PeerError as error:
-                found.append(error)
-            except (MemoryError, OSError) as error:
-                why = f"{log.name}: no memory to inflate a batch of {end - start} bytes ({error}); send it again"
-                found.append(PeerError(KAFKA_STORAGE_ERROR, why))
-        return found
+    def begin(self) -> None:
+        self._wait.connection.barriers += 1
+        self._handler.node.slow_workers.submit(self.check, self.done)
+
+    def check(self) -> int | PeerError:
+        """In the thread: the largest timestamp of the batch, or why it is refused."""
+        _, _, log, data, start, end = self._batches[self._at]
+        try:
+            return check_slowly(log.name, log.config, data, start, end, self._now_ms)
+        except PeerError as error:
+            return error
+        except (MemoryError, OSError) as error:
+            why = f"{log.name}: no memory to inflate a batch of {end - start} bytes ({error}); send it again"
+            return PeerError(KAFKA_STORAGE_ERROR, why)
 
     def done(self, result: object, error: BaseException | None) -> None:
         wait = self._wait
-        connection = wait.connection
-        connection.barriers -= 1
-        if error is not None:
-            raise error
-        checked: list[int | PeerError] = result if isinstance(result, list) else []
-        transactional_id = self._transactional_id
-        now_ms = self._handler.node.turn_ms()
-        for (key, index, log, data, start, end), found in zip(self._batches, checked, strict=True):
-            try:
-                if isinstance(found, PeerError):
-                    raise found
-                if log.deleted:
-                    raise PeerError(UNKNOWN_TOPIC_OR_PARTITION, f"{log.name}: deleted while its records were checked")
-                if transactional_id is not None:
-                    self._handler.verify_again(transactional_id, log, data, start, wait.version)
-                self._handler.place(
-                    wait, key, index, log, data, start, end, now_ms, transactional_id is not None, found
-                )
-            except PeerError as refusal:
-                wait.refuse(key, index, refusal)
-        wait.staged()
-        connection.settle()
+        try:
+            if error is not None:
+                wait.give_up(error)
+                return
+            self._place(result)
+            self._at += 1
+            if self._at < len(self._batches):
+                self._handler.node.slow_workers.submit(self.check, self.done)
+                return
+            wait.connection.barriers -= 1
+            wait.staged()
+            wait.connection.settle()
+        except Exception as failed:
+            wait.give_up(failed)
+
+    def _place(self, found: object) -> None:
+        key, index, log, data, start, end = self._batches[self._at]
+        wait, handler, transactional_id = self._wait, self._handler, self._transactional_id
+        try:
+            if not isinstance(found, int):
+                raise found if isinstance(found, PeerError) else TypeError(f"{found!r} is not a timestamp")
+            if log.deleted:
+                raise PeerError(UNKNOWN_TOPIC_OR_PARTITION, f"{log.name}: deleted while its records were checked")
+            if transactional_id is not None:
+                handler.verify_again(transactional_id, log, data, start, wait.version)
+            now_ms = handler.node.turn_ms()
+            handler.place(wait, key, index, log, data, start, end, now_ms, transactional_id is not None, found)
+        except PeerError as refusal:
+            wait.refuse(key, index, refusal)
+
+
+def _last_of_each(request: ProduceRequest) -> ProduceRequest:
+    """Of a partition that is named twice the last batch counts, and is answered, as in Kafka."""
+    topics = request[3]
+    if len({key for key, _ in topics}) == len(topics):
+        for _, wanted in topics:
+            if len({entry[0] for entry in wanted}) != len(wanted):
+                break
+        else:
+            return request
+    last: dict[TopicKey, dict[int, tuple[int, int, int]]] = {}
+    for key, wanted in topics:
+        of_topic = last.setdefault(key, {})
+        for entry in wanted:
+            of_topic[entry[0]] = entry
+    return request[0], request[1], request[2], [(key, list(of_topic.values())) for key, of_topic in last.items()]
 
 
 def _outside(code: int, topic: str, index: int) -> PeerError:
