@@ -237,6 +237,10 @@ class Connection:
             or self.in_flight_bytes > server.in_flight_bytes_max
         )
 
+    def may_send(self) -> bool:
+        """True if it is the client's fault when nothing comes: False while it is we who do not read."""
+        return not self.parked and not self.reader.waiting and not self.is_full()
+
     def failed(self, error: Exception) -> None:
         """A request could not be handled. If it is the client's fault, the log says so."""
         if isinstance(error, MalformedError | PeerError | ValueError | IndexError | struct.error):
@@ -326,6 +330,8 @@ class Connection:
         if self.out.stalled:
             events |= WRITE
         if events != self._events:
+            if events & READ and not self._events & READ:
+                self.last_active = self._server.tick  # its time to send begins now
             self._events = events
             self._server.reactor.change(self.fd, events)
 

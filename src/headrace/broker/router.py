@@ -25,6 +25,7 @@ PRODUCE_LOW_ADVERTISED: Final = 0
 
 _HEADER: Final = Struct(">hhih")
 _HEADER_BYTES: Final = 10
+OTHER_REQUEST_BYTES_MAX: Final = 16 << 20  # of any request but Produce: a hundred times what a client sends
 
 
 class Router:
@@ -63,6 +64,9 @@ class Router:
             body = at + size if size > 0 else at
             if body > end:
                 raise MalformedError("a client id that reaches beyond its request")
+            if end - start > OTHER_REQUEST_BYTES_MAX and key != produce.KEY:
+                size = end - start
+                raise MalformedError(f"api key {key}: {size} bytes; at most {OTHER_REQUEST_BYTES_MAX} are taken")
             if key == produce.KEY and produce.LOW <= version <= produce.HIGH:
                 self._node.metrics.requests[key] += 1
                 if version >= produce.FLEXIBLE_FROM:
@@ -103,7 +107,8 @@ class Router:
             at = skip_tags(data, 0) if request_is_flexible(key, version) else 0
             if len(data) > REQUEST_BYTES_MIN and api.decode is None:
                 request = Request(key, version, correlation_id, client_id, None, connection)
-                InSteps(self._node, connection, request, reading(self._node, api, request, bytes(data), at)).begin()
+                work = reading(self._node, api, request, bytes(data), at)
+                InSteps(self._node, connection, request, work, unread_bytes=len(data)).begin()
                 return
             body = api.read(version, bytes(data), at)
             request = Request(key, version, correlation_id, client_id, body, connection)

@@ -182,6 +182,20 @@ class Server:
         if change < 0 and self.choked:
             self.relieved()
 
+    def begin(self, connection: Connection, size: int) -> None:
+        """A request of so many bytes is under way."""
+        connection.in_flight_bytes += size
+        self.in_flight_bytes += size
+        if self.in_flight_bytes > self.room_bytes:
+            self.choked = True
+
+    def end(self, connection: Connection, size: int) -> None:
+        """It is answered, has failed, or nobody waits for it any more."""
+        connection.in_flight_bytes -= size
+        self.in_flight_bytes -= size
+        if self.choked:
+            self.relieved()
+
     def memory(self) -> Mapping[str, object]:
         """The budget as metrics."""
         return {
@@ -195,7 +209,12 @@ class Server:
 
     def readable_bytes(self, connection: Connection) -> int:
         """How much may be read from it now, while the broker is choked; 0: nothing."""
-        if self.in_flight_bytes <= self.room_bytes or self._oldest() is connection:
+        if self.in_flight_bytes <= self.room_bytes:
+            return READ_BYTES_MAX
+        return self._readable(connection, self._oldest())
+
+    def _readable(self, connection: Connection, oldest: Connection | None) -> int:
+        if self.in_flight_bytes <= self.room_bytes or oldest is connection:
             return READ_BYTES_MAX
         share = self._budget_bytes // (4 * max(1, len(self._connections)))
         if self.in_flight_bytes > self._budget_bytes or connection.weight_bytes > share:
@@ -224,10 +243,11 @@ class Server:
         if self.in_flight_bytes - self.room_bytes <= -self._budget_bytes // 4:
             self.choked = False
         parked, self._parked = self._parked, []
+        oldest = self._oldest() if self.choked and parked else None
         for each in parked:
             if each.closed:
                 continue
-            if not self.choked or self.readable_bytes(each):
+            if not self.choked or self._readable(each, oldest):
                 each.park(False)
             else:
                 self._parked.append(each)
@@ -243,7 +263,7 @@ class Server:
             quiet = self.tick - connection.last_active
             if connection.doomed and quiet > STALLED_FRAME_TICKS_MAX:
                 connection.close()
-            elif quiet > self._patience(connection) and connection.reader.unfinished and not connection.parked:
+            elif quiet > self._patience(connection) and connection.reader.unfinished and connection.may_send():
                 connection.reject("a request stopped in the middle")
             elif quiet > self._idle_ticks_max and not connection.in_flight and not connection.out:
                 self.metrics.connections_closed_idle += 1

@@ -87,38 +87,60 @@ def writing(request: Request, answer: Body | Steps) -> Work:
 
 
 class InSteps:
-    """One such request on its way. It holds up those behind it on its connection, as any that must wait."""
+    """One such request on its way. It holds up those behind it on its connection, as any that must wait. `unread_bytes`
+    is the length of a request that is read in steps: it counts as under way, as a Produce request does, and if its
+    client leaves before its handler was called nothing comes of it."""
 
-    __slots__ = ("_connection", "_must_end", "_node", "_request", "_slot", "_work")
+    __slots__ = ("_connection", "_must_end", "_node", "_request", "_slot", "_unread_bytes", "_work")
 
     def __init__(
-        self, node: Node, connection: Connection, request: Request, work: Work, *, must_end: bool = True
+        self,
+        node: Node,
+        connection: Connection,
+        request: Request,
+        work: Work,
+        *,
+        must_end: bool = True,
+        unread_bytes: int = 0,
     ) -> None:
         self._node = node
         self._connection = connection
         self._request = request
         self._work = work
         self._must_end = must_end
+        self._unread_bytes = unread_bytes
         self._slot: Slot | None = None
 
     def begin(self) -> None:
         if not self._run():
             self._slot = self._connection.slot(barrier=True)
+            if self._unread_bytes:
+                self._node.server.begin(self._connection, self._unread_bytes)
             self._node.reactor.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        if self._connection.closed and not self._must_end:
+        if self._connection.closed and (not self._must_end or self._is_unread()):
             self._work.close()
+            self._let_go()
             return
         try:
             done = self._run()
         except Exception as error:
+            self._let_go()
             if self._slot is not None:
                 self._slot.answer([])
             self._connection.failed(error)
             return
         if not done:
             self._node.reactor.call_soon(self._go_on)
+
+    def _is_unread(self) -> bool:
+        return self._unread_bytes > 0 and self._request.body is None
+
+    def _let_go(self) -> None:
+        if self._unread_bytes and self._slot is not None:
+            size, self._unread_bytes = self._unread_bytes, 0
+            self._node.server.end(self._connection, size)
 
     def _run(self) -> bool:
         """True when it is answered, or left to one who answers later."""
@@ -127,6 +149,7 @@ class InSteps:
             try:
                 next(self._work)
             except StopIteration as end:
+                self._let_go()
                 self._answer(end.value)
                 return True
             if perf_counter() > until:

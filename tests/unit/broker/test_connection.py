@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from socket_pair import Pair, framed
 
 from headrace.broker import connection as connection_module
+from headrace.broker import server as server_module
 from headrace.broker.reactor import READ, WRITE
 from headrace.core.errors import InvariantError
 from headrace.core.files import Disk, OpenFiles
@@ -351,3 +352,31 @@ def test_a_large_frame_is_let_go_when_it_is_handled_and_not_when_the_next_one_co
         pair.turn()
     assert len(pair.handled) == 1
     assert pair.connection.reader.frames == []
+
+
+@pytest.mark.parametrize("why", ["barrier", "waiting", "nothing"])
+def test_a_request_that_comes_in_part_is_not_given_up_while_it_is_we_who_do_not_read(pair, why):
+    if why == "barrier":
+        pair.ask("wait a")
+    elif why == "waiting":
+        pair.ask("wait a", "now b")
+    pair.client.sendall(framed(b"now c")[:-1])
+    pair.turn()
+    if why == "waiting":
+        pair.connection.reader._carry = b"x"  # what had come in part when the others began to wait
+        assert pair.connection.reader.unfinished
+        assert not pair.reads()
+    for _ in range(server_module.STALLED_FRAME_TICKS_MAX + 1):
+        pair.server._tick()
+    assert pair.connection.doomed == (why == "nothing")
+
+
+def test_the_time_to_send_the_rest_begins_when_it_is_read_again(pair):
+    pair.ask("wait a", "now b")
+    for _ in range(100):
+        pair.server._tick()
+    assert not pair.reads()
+    pair.answer("a")
+    pair.settle()
+    assert pair.reads()
+    assert pair.connection.last_active == pair.server.tick == 100

@@ -205,3 +205,14 @@ def test_a_length_that_is_not_sent_costs_nothing(crowd):
         crowd.push(at, struct.pack(">i", 50 * MB) + b"x" * 100)
     assert crowd.used() == 0
     assert not crowd.server.choked
+
+
+def test_the_oldest_is_looked_for_once_however_many_are_not_read_from(crowd, monkeypatch):
+    for at in range(6):
+        crowd.push(at, unfinished())
+    assert len(crowd.server._parked) > 1
+    seen = []
+    oldest = crowd.server._oldest
+    monkeypatch.setattr(crowd.server, "_oldest", lambda: seen.append(1) or oldest())
+    crowd.server._relieve()
+    assert len(seen) == 1

@@ -1,5 +1,6 @@
 """Requests that are long, or about many things, are done in steps; others are served between them."""
 
+import dataclasses
 import socket
 import threading
 from types import SimpleNamespace
@@ -8,11 +9,15 @@ import pytest
 from socket_pair import framed
 from waits import eventually
 
-from headrace.broker import steps
+from headrace.broker import connection as connection_module
+from headrace.broker import router, steps
 from headrace.broker.api import Request
+from headrace.broker.handlers import load
 from headrace.broker.steps import InSteps, Steps, finish, is_long, stepped, writing
 from headrace.core.errors import PeerError
 from headrace.protocol import error_codes, messages
+from headrace.protocol.framing import Chunk
+from headrace.protocol.wire import MalformedError
 
 
 def body(count, seen):
@@ -110,6 +115,78 @@ def test_a_step_that_fails_fails_its_request(begin, soon, monkeypatch):
     go_on(soon)
     assert [str(error) for error in connection.failures] == ["no"]
     assert connection.slots[0].answers == [[]], "it holds up nobody any more"
+
+
+# ── long requests ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Long:
+    """A Metadata request of 100 kB on a connection of a node, one step of it in each turn."""
+
+    def __init__(self, node, monkeypatch):
+        monkeypatch.setattr(steps, "STEPS_S", -1.0)
+        self.handled = []
+        monkeypatch.setattr(router, "load", self.load)
+        ours, self.client = socket.socketpair()
+        ours.setblocking(False)
+        self.node, self.connection = node, connection_module.Connection(ours, "127.0.0.1:9", node.server)
+        node.server._connections.add(self.connection)
+        node.server._by_address["127.0.0.1"] += 1
+
+    def load(self, key):
+        return dataclasses.replace(load(key), handle=self.handle)
+
+    def handle(self, node, request):
+        self.handled.append(len(request.body.topics))
+        if self.handled[-1] == 999:
+            raise ValueError("a bad one")
+        return {"brokers": [], "topics": []}
+
+    def send(self, count=1000, topic="t" * 100, key=3):
+        sent = messages.encode_request(key, 4, 1, "test", {"topics": [{"name": topic}] * count})
+        chunk = Chunk(len(sent), None)
+        chunk.view[:] = sent
+        chunk.pins = 1
+        self.node.router.dispatch(self.connection, chunk, 0, len(sent))
+
+    def counted(self):
+        assert self.connection.in_flight_bytes == self.node.server.in_flight_bytes
+        return self.node.server.in_flight_bytes
+
+    def run(self):
+        while self.node.reactor._soon:
+            self.node.reactor.run_soon()
+
+
+@pytest.fixture
+def long(node, monkeypatch):
+    made = Long(node, monkeypatch)
+    yield made
+    made.client.close()
+
+
+@pytest.mark.parametrize("count", [1000, 999])
+def test_a_long_request_counts_as_under_way_until_it_is_answered_or_fails(long, count):
+    long.send(count)
+    assert long.counted() > 50_000
+    long.run()
+    assert long.handled == [count]
+    assert long.counted() == 0
+    assert long.connection.doomed == (count == 999)
+
+
+def test_a_long_request_whose_client_leaves_while_it_is_read_is_dropped(long):
+    long.send()
+    long.connection.close()
+    long.run()
+    assert long.handled == []
+    assert long.counted() == 0
+
+
+def test_a_request_that_is_far_too_long_is_refused(long, monkeypatch):
+    monkeypatch.setattr(router, "OTHER_REQUEST_BYTES_MAX", 50_000)
+    with pytest.raises(MalformedError, match=r"api key 3: 1\d+ bytes; at most 50000 are taken"):
+        long.send()
 
 
 def test_a_few_things_are_done_at_once_and_many_in_steps():

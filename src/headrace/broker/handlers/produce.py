@@ -120,11 +120,7 @@ class ProduceWait(Slot):
         self._chunk.unpin()
         connection = self.connection
         node = self._node
-        server = node.server
-        connection.in_flight_bytes -= self._size
-        server.in_flight_bytes -= self._size
-        if server.choked:
-            server.relieved()
+        node.server.end(connection, self._size)
         node.metrics.produce_latency.observe(perf_counter() - self._started)
         if self.acks != 0:
             self.parts = [encode(self.version, self._correlation_id, self.answers)]
@@ -155,12 +151,8 @@ class ProduceHandler:
             raise
         node = self.node
         acks = request[1]
-        server = node.server
         size = end - at
-        connection.in_flight_bytes += size
-        server.in_flight_bytes += size
-        if server.in_flight_bytes > server.room_bytes:
-            server.choked = True
+        node.server.begin(connection, size)
         wait = ProduceWait(node, connection, chunk, size, version, correlation_id, acks)
         if acks != 0:
             connection.waiting.append(wait)
