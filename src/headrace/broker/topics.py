@@ -9,7 +9,7 @@ served; a topic that one of them is at cannot be changed by another meanwhile.
 
 import logging
 import uuid
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.broker import strays, topic_config
@@ -66,6 +66,7 @@ class Topics:
         self._by_wire_id: dict[bytes, Topic] = {}  # the same, as Produce and Fetch have ids on the wire
         self._by_folded: dict[str, str] = {}
         self._changing: set[str] = set()  # topics that are made, grown or deleted in steps
+        self._changing_folded: dict[str, str] = {}
         self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self.metadata_answers = AnswerCache()
         self.packs_anew = False  # some topic has a compression of its own
@@ -106,7 +107,8 @@ class Topics:
         check_name(name)
         if name in self.by_name or name in self._changing:
             raise PeerError(error_codes.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        check_collision(name, self._by_folded.get(folded(name)))
+        alike = folded(name)
+        check_collision(name, self._by_folded.get(alike) or self._changing_folded.get(alike))
         checked = topic_config.check(overrides, self._settings)
         if partition_count <= 0:
             why = "Number of partitions was set to an invalid non-positive value."
@@ -123,7 +125,7 @@ class Topics:
             for new in planned
         ]
         names = {new.name for new in planned}
-        self._changing |= names
+        self._begin(names)
         made: list[Topic | PeerError] = []
         try:
             self._record(lambda: self._catalog.put_topics(entries))
@@ -135,11 +137,11 @@ class Topics:
                     self._record(lambda name=new.name: self._catalog.delete_topics([name]))  # type: ignore[misc]
                     made.append(PeerError(error_codes.KAFKA_STORAGE_ERROR, str(error)))
                     continue
+                self._follow(topic)
                 self._add(topic)
                 made.append(topic)
         finally:
-            self._changing -= names
-            self.revision += 1
+            self._end(names)
         return made
 
     def create(
@@ -177,7 +179,7 @@ class Topics:
     def delete_in_steps(self, *names: str) -> Generator[None, None, None]:
         """Deletes them all, with one fsync of the catalog. Clients see none of them from the first step on."""
         topics = [self._existing(name) for name in names]
-        self._changing.update(names)
+        self._begin(names)
         try:
             for topic in topics:
                 del self.by_name[topic.name], self._by_id[topic.id], self._by_wire_id[topic.id.bytes]
@@ -194,8 +196,7 @@ class Topics:
                 self.on_deleted(topic)
                 yield
         finally:
-            self._changing.difference_update(names)
-            self.revision += 1
+            self._end(names)
 
     def grow(self, name: str, total: int) -> None:
         finish(self.grow_in_steps(name, total))
@@ -203,7 +204,7 @@ class Topics:
     def grow_in_steps(self, name: str, total: int) -> Generator[None, None, None]:
         topic = self._existing(name)
         grown = TopicEntry(name=name, id=topic.id, partition_count=total, overrides=topic.overrides)
-        self._changing.add(name)
+        self._begin([name])
         try:
             self._record(lambda: self._catalog.put_topics([grown]))
             try:
@@ -211,9 +212,9 @@ class Topics:
             except StorageError as error:
                 self._record(lambda: self._catalog.put_topics([topic.entry()]))
                 raise PeerError(error_codes.KAFKA_STORAGE_ERROR, str(error)) from error
+            self._follow(topic)
         finally:
-            self._changing.discard(name)
-            self.revision += 1
+            self._end([name])
 
     def alter(self, name: str, overrides: Mapping[str, str | None], *, validate_only: bool = False) -> None:
         """Replaces all that the topic sets itself."""
@@ -235,6 +236,17 @@ class Topics:
         self._configs.clear()
         for topic in self.by_name.values():
             self._reconfigure(topic)
+
+    def _begin(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._changing.add(name)
+            self._changing_folded[folded(name)] = name
+
+    def _end(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._changing.discard(name)
+            self._changing_folded.pop(folded(name), None)
+        self.revision += 1
 
     # ── parts ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -275,6 +287,13 @@ class Topics:
             if partition.log is not None:
                 partition.log.reconfigure(topic.config)
 
+    def _follow(self, topic: Topic) -> None:
+        """The broker's settings may have changed while logs were made: those made before that are told."""
+        topic.config = self._config(topic.overrides)
+        for partition in topic.partitions:
+            if partition.log is not None and partition.log.config is not topic.config:
+                partition.log.reconfigure(topic.config)
+
     def _find_partitions(self, topic: Topic, total: int) -> None:
         for index in range(total):
             log = self._store.find(topic.name, index)
@@ -304,6 +323,13 @@ class Topics:
                     self._store.delete(partition.log)
             raise
         topic.partitions += added
+
+
+def partition_count(topics: Collection[Topic | None], enough: int) -> int:
+    """How many they have together, at least; no more than `enough` topics are looked at."""
+    if len(topics) > enough:
+        return len(topics)
+    return sum([len(topic.partitions) if topic is not None else 1 for topic in topics])
 
 
 def _new_id() -> uuid.UUID:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from headrace.protocol.wire import (
     I16,
     I32,
+    NAMED_MAX,
     MalformedError,
     compact_string,
     read_compact_string,
@@ -21,6 +22,7 @@ from headrace.protocol.wire import (
     read_uvarint,
     skip_tags,
     string,
+    too_many,
     uvarint,
 )
 
@@ -43,7 +45,6 @@ _OUT_V5: Final = Struct(">ihqqq")
 _EPOCH_END: Final = Struct(">iq")
 _ABORTED: Final = Struct(">qq")
 _ID: Final = Struct(">i")
-_ARRAY_MAX: Final = 1 << 20
 
 TopicKey = str | bytes
 
@@ -102,12 +103,14 @@ def _plain(data: memoryview, at: int, version: int) -> tuple[FetchRequest, int]:
         at += 21
     replica_id, wait_ms, bytes_min, bytes_max, isolation, session_id, session_epoch, count = head
     topics: list[tuple[TopicKey, list[FetchPartition]]] = []
-    for _ in range(_bounded(count)):
+    named = 0
+    for _ in range(_bounded(count, 0)):
         name, at = read_string(data, at)
         partition_count = I32.unpack_from(data, at)[0]
+        named = _bounded(partition_count, named)
         at += 4
         partitions = []
-        for _ in range(_bounded(partition_count)):
+        for _ in range(partition_count):
             if version >= 9:
                 index, epoch, offset, _, size = _V9.unpack_from(data, at)
                 at += 28
@@ -125,9 +128,10 @@ def _plain(data: memoryview, at: int, version: int) -> tuple[FetchRequest, int]:
     if version >= 7:
         count = I32.unpack_from(data, at)[0]
         at += 4
-        for _ in range(_bounded(count)):
+        for _ in range(_bounded(count, 0)):
             name, at = read_string(data, at)
-            size = _bounded(I32.unpack_from(data, at)[0])
+            size = max(I32.unpack_from(data, at)[0], 0)
+            named = _bounded(size, named)
             forgotten.append((name, list(Struct(f">{size}i").unpack_from(data, at + 4))))
             at += 4 + 4 * size
     if version >= 11:
@@ -151,11 +155,13 @@ def _flexible(data: memoryview, at: int, version: int) -> tuple[FetchRequest, in
     session_id, session_epoch = _SESSION.unpack_from(data, at + 13)
     count, at = read_uvarint(data, at + 21)
     topics: list[tuple[TopicKey, list[FetchPartition]]] = []
-    for _ in range(_bounded(count - 1)):
+    named = 0
+    for _ in range(_bounded(count - 1, 0)):
         key, at = _topic(data, at, version)
         partition_count, at = read_uvarint(data, at)
+        named = _bounded(partition_count - 1, named)
         partitions = []
-        for _ in range(_bounded(partition_count - 1)):
+        for _ in range(partition_count - 1):
             index, epoch, offset, last_epoch, _, size = _V12.unpack_from(data, at)
             at += 32
             at = at + 1 if data[at] == 0 else skip_tags(data, at)
@@ -164,10 +170,11 @@ def _flexible(data: memoryview, at: int, version: int) -> tuple[FetchRequest, in
         topics.append((key, partitions))
     count, at = read_uvarint(data, at)
     forgotten: list[tuple[TopicKey, list[int]]] = []
-    for _ in range(_bounded(count - 1)):
+    for _ in range(_bounded(count - 1, 0)):
         key, at = _topic(data, at, version)
         size, at = read_uvarint(data, at)
-        size = _bounded(size - 1) if size else 0
+        size = size - 1 if size else 0
+        named = _bounded(size, named)
         forgotten.append((key, list(Struct(f">{size}i").unpack_from(data, at))))
         at = skip_tags(data, at + 4 * size)
     size, at = read_uvarint(data, at)
@@ -204,10 +211,12 @@ def _replica_state(data: memoryview, at: int) -> tuple[int, int]:
     return replica_id, at
 
 
-def _bounded(count: int) -> int:
-    if count > _ARRAY_MAX:
-        raise MalformedError(f"an array of {count} entries; at most {_ARRAY_MAX} are taken")
-    return max(count, 0)
+def _bounded(count: int, before: int) -> int:
+    """So many more, with those before."""
+    named = before + count if count > 0 else before
+    if named > NAMED_MAX:
+        raise MalformedError(too_many(named))
+    return named
 
 
 def encode_head(version: int, correlation_id: int, error: int, session_id: int, topic_count: int) -> bytes:

@@ -9,6 +9,7 @@ from struct import Struct
 from typing import Final
 
 from headrace.protocol.message_reader import read_uvarint
+from headrace.protocol.wire import NAMED_MAX, too_many
 
 KEY: Final = 8
 LOW: Final = 2
@@ -89,6 +90,7 @@ def _flexible(data: bytes, at: int, version: int) -> tuple[OffsetCommitRequest, 
     instance_id, at = _compact_nullable(data, at, "group_instance_id")
     topic_count, at = _compact_count(data, at, 3, "topics")
     topics: list[Wanted] = []
+    named = _added(0, topic_count) - topic_count
     for _ in range(topic_count):
         key: TopicKey
         if version >= TOPIC_IDS_FROM:
@@ -96,6 +98,7 @@ def _flexible(data: bytes, at: int, version: int) -> tuple[OffsetCommitRequest, 
         else:
             key, at = _compact_text(data, at, "name")
         count, at = _compact_count(data, at, _PARTITION_BYTES_MIN, "partitions")
+        named = _added(named, count)
         offsets: list[Offset] = []
         for _ in range(count):
             index, offset, epoch = _INDEX_OFFSET_EPOCH.unpack(_part(data, at, 16, "a partition")[0])
@@ -119,9 +122,11 @@ def _plain(data: bytes, at: int, version: int) -> OffsetCommitRequest:
         lifetime_ms = _I64.unpack(part)[0]
     topic_count, at = _count(data, at, 6, "topics")
     topics: list[Wanted] = []
+    named = _added(0, topic_count) - topic_count
     for _ in range(topic_count):
         name, at = _text(data, at, "name")
         count, at = _count(data, at, _PARTITION_BYTES_MIN, "partitions")
+        named = _added(named, count)
         offsets: list[Offset] = []
         for _ in range(count):
             part, at = _part(data, at, 12, "a partition")
@@ -199,6 +204,12 @@ def _bounded(count: int, left: int, item_bytes_min: int, name: str) -> int:
     if count * item_bytes_min > left:
         raise ValueError(f"{name} claims {count} items, only {left} bytes are left")
     return count
+
+
+def _added(named: int, count: int) -> int:
+    if named + count > NAMED_MAX:
+        raise ValueError(too_many(named + count))
+    return named + count
 
 
 def _skip_tags(data: bytes, at: int) -> int:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from headrace.protocol.wire import (
     I16,
     I32,
+    NAMED_MAX,
     MalformedError,
     compact_nullable_string,
     compact_string,
@@ -23,6 +24,7 @@ from headrace.protocol.wire import (
     skip_tags,
     string,
     text,
+    too_many,
     uvarint,
 )
 
@@ -38,7 +40,6 @@ _LENGTH_ID: Final = Struct(">ii")
 _INDEX_SIZE: Final = Struct(">ii")
 _ANSWER: Final = Struct(">ihqq")
 _ANSWER_V5: Final = Struct(">ihqqq")
-_ARRAY_MAX: Final = 1 << 20  # more topics or partitions than this in one request is garbage
 
 TopicKey = str | bytes  # a name, or from v13 on the sixteen bytes of an id
 Wanted = tuple[TopicKey, list[tuple[int, int, int]]]  # topic, [(partition, start and end of its batch)]
@@ -130,10 +131,9 @@ def _plain(data: memoryview, at: int) -> tuple[ProduceRequest, int]:
         at += size
     acks, timeout_ms, count = _ACKS_TIMEOUT_COUNT.unpack_from(data, at)
     at += 10
-    if count > _ARRAY_MAX:
-        raise _too_many(count)
     topics: list[Wanted] = []
-    for _ in range(count):
+    named = 0
+    for _ in range(_bounded(count, 0)):
         size = I16.unpack_from(data, at)[0]
         if size < 0:
             raise MalformedError("a topic without a name")
@@ -141,8 +141,7 @@ def _plain(data: memoryview, at: int) -> tuple[ProduceRequest, int]:
         name = text(data, at, at + size)
         at += size
         partition_count = I32.unpack_from(data, at)[0]
-        if partition_count > _ARRAY_MAX:
-            raise _too_many(partition_count)
+        named = _bounded(partition_count, named)
         at += 4
         partitions = []
         for _ in range(partition_count):
@@ -164,7 +163,8 @@ def _flexible(data: memoryview, at: int, version: int) -> tuple[ProduceRequest, 
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(data, at)
     count, at = read_uvarint(data, at + 6)
     topics: list[Wanted] = []
-    for _ in range(_bounded(count - 1)):
+    named = 0
+    for _ in range(_bounded(count - 1, 0)):
         key: TopicKey
         if version >= TOPIC_IDS_FROM:
             key = bytes(data[at : at + 16])
@@ -172,8 +172,9 @@ def _flexible(data: memoryview, at: int, version: int) -> tuple[ProduceRequest, 
         else:
             key, at = read_compact_string(data, at)
         partition_count, at = read_uvarint(data, at)
+        named = _bounded(partition_count - 1, named)
         partitions = []
-        for _ in range(_bounded(partition_count - 1)):
+        for _ in range(partition_count - 1):
             index = I32.unpack_from(data, at)[0]
             size, at = read_uvarint(data, at + 4)
             stop = at + size - 1 if size > 1 else at
@@ -184,14 +185,12 @@ def _flexible(data: memoryview, at: int, version: int) -> tuple[ProduceRequest, 
     return (transactional_id, acks, timeout_ms, topics), skip_tags(data, at)
 
 
-def _bounded(count: int) -> int:
-    if count > _ARRAY_MAX:
-        raise _too_many(count)
-    return count
-
-
-def _too_many(count: int) -> MalformedError:
-    return MalformedError(f"an array of {count} entries; at most {_ARRAY_MAX} are taken")
+def _bounded(count: int, before: int) -> int:
+    """So many more, with those before."""
+    named = before + count if count > 0 else before
+    if named > NAMED_MAX:
+        raise MalformedError(too_many(named))
+    return named
 
 
 def encode(version: int, correlation_id: int, answers: list[Answer]) -> bytes:

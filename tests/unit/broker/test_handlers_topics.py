@@ -385,3 +385,10 @@ def test_a_cursor_that_points_nowhere_is_refused(node, client, pages):
     client.create(node, "a", 3)
     assert pages(["a"], 2, ("a", -1)) == ([("a", codes.INVALID_REQUEST, [])], None)
     assert pages(["a"], 2, ("z", 0)) == ([("a", codes.INVALID_REQUEST, [])], None)
+
+
+def test_of_two_names_in_one_request_that_look_alike_the_second_is_refused(node, create):
+    first, second, third = create(new("a.b"), new("a_b"), new("c"))
+    assert first[0] == third[0] == 0
+    assert second == (codes.INVALID_TOPIC_EXCEPTION, "Topic 'a_b' collides with existing topic: a.b")
+    assert set(node.topics.by_name) == {"a.b", "c"}

@@ -297,6 +297,45 @@ def test_a_topic_that_grows_keeps_its_partitions_until_all_are_there_and_is_not_
     assert len(topics.get("orders").partitions) == 30
 
 
+def test_a_name_that_looks_like_one_that_is_being_made_or_deleted_is_refused(node):
+    topics = node.topics
+    making = topics.make_in_steps([topics.plan("a.b", 20, {})])
+    next(making)
+    assert refused(error_codes.INVALID_TOPIC_EXCEPTION, topics.plan, "a_b", 1, {})
+    finish(making)
+    deleting = topics.delete_in_steps("a.b")
+    next(deleting)
+    assert refused(error_codes.INVALID_TOPIC_EXCEPTION, topics.plan, "a_b", 1, {})
+    finish(deleting)
+    topics.create("a_b", 1, {})
+
+
+@pytest.mark.parametrize("change", ["make", "grow"])
+def test_settings_that_change_while_logs_are_made_hold_for_all_of_them(node, change):
+    topics = node.topics
+    if change == "make":
+        work = topics.make_in_steps([topics.plan("orders", 20, {})])
+    else:
+        topics.create("orders", 2, {})
+        work = topics.grow_in_steps("orders", 20)
+    next(work)
+    topics.settings_changed(dataclasses.replace(node.settings, log_retention_ms=12_345))
+    finish(work)
+    topic = topics.get("orders")
+    assert topic.config.retention_ms == 12_345
+    assert {partition.log.config.retention_ms for partition in topic.partitions} == {12_345}
+
+
+@pytest.mark.parametrize("key", [3, 35])
+def test_a_topic_of_many_partitions_is_told_of_in_steps(node, key):
+    node.topics.create("orders", 250, {})
+    request = Request(key, 4, 1, None, SimpleNamespace(topics=None), None)
+    answer = load(key).handle(node, request)
+    assert isinstance(answer, Steps)
+    next(answer.body)
+    next(answer.body)
+
+
 def test_a_stop_in_the_middle_of_making_a_topic_is_made_good_by_the_next_start(make_node):
     node = make_node()
     making = node.topics.make_in_steps([node.topics.plan("orders", 20, {})])

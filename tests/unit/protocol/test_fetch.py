@@ -187,7 +187,7 @@ def test_an_array_larger_than_any_request_is_malformed(version):
     head = struct.pack(">i", -1) if version < 15 else b""
     head += struct.pack(">iiib", 500, 1, 1000, 0) + (bytes(8) if version >= 7 else b"")
     data = head + many + bytes(100)
-    with pytest.raises(MalformedError, match="array"):
+    with pytest.raises(MalformedError, match="topics or partitions; at most"):
         fetch.decode(memoryview(data), 0, len(data), version)
 
 
@@ -290,3 +290,36 @@ def test_answers_are_byte_for_byte_what_kio_writes(correlation_id, error, sessio
         ours = our_response(version, correlation_id, error, session_id, topics)
         assert (version, ours) == (version, header + body)
         assert entity_reader(type(entity))(ours, len(header)) == (entity, len(body))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_all_partitions_of_a_request_together_are_bounded(version, forgotten, monkeypatch):
+    asked = {
+        "partition": 0,
+        "current_leader_epoch": 0,
+        "fetch_offset": 0,
+        "last_fetched_epoch": 0,
+        "log_start_offset": 0,
+    }
+    three = [{**asked, "partition_max_bytes": 1}] * 3
+    last = ("b", uuid.UUID(int=1), [0, 1, 2]) if forgotten and version >= 7 else None
+    wanted = {
+        "replica": (-1, -1),
+        "max_wait": 1,
+        "min_bytes": 1,
+        "max_bytes": 1,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "rack_id": "",
+        "cluster_id": None,
+        "topics": [("a", uuid.UUID(int=1), three)] + ([] if last else [("b", uuid.UUID(int=1), three)]),
+        "forgotten": [last] if last else [],
+    }
+    data = memoryview(kio_bytes(kio_request(version, wanted)))
+    monkeypatch.setattr(fetch, "NAMED_MAX", 6)
+    fetch.decode(data, 0, len(data), version)
+    monkeypatch.setattr(fetch, "NAMED_MAX", 5)
+    with pytest.raises(MalformedError, match="names 6 topics or partitions; at most"):
+        fetch.decode(data, 0, len(data), version)

@@ -169,3 +169,14 @@ def test_garbage_is_a_value_error_or_a_request_but_nothing_else(version):
                 data[rng.randrange(len(data))] = rng.randrange(256)
         with contextlib.suppress(ValueError):
             decoder.decode(bytes(data), 0, version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_all_partitions_of_a_request_together_are_bounded(version, monkeypatch):
+    one = entity(random.Random(SEED), version, partitions=3)
+    data = encoded(dataclasses.replace(one, topics=one.topics * 2))
+    monkeypatch.setattr(offset_commit, "NAMED_MAX", 6)
+    assert len(OffsetCommitDecoder().decode(data, 0, version)[5]) == 2
+    monkeypatch.setattr(offset_commit, "NAMED_MAX", 5)
+    with pytest.raises(ValueError, match="names 6 topics or partitions; at most"):
+        OffsetCommitDecoder().decode(data, 0, version)

@@ -172,7 +172,7 @@ def test_an_array_larger_than_any_request_is_malformed(version):
     many = b"\xff\xff\xff\xff\x07" if version >= produce.FLEXIBLE_FROM else struct.pack(">i", (1 << 31) - 1)
     null = b"\0" if version >= produce.FLEXIBLE_FROM else b"\xff\xff"
     data = null + struct.pack(">hi", 1, 1000) + many + bytes(100)
-    with pytest.raises(MalformedError, match="array"):
+    with pytest.raises(MalformedError, match="topics or partitions; at most"):
         produce.decode(memoryview(data), 0, len(data), version)
 
 
@@ -281,3 +281,14 @@ def test_answers_of_one_topic_stand_together():
 
 def test_a_refusal_has_no_offset():
     assert produce.refused("t", 3, 87, Refusal("why")) == ("t", (3, 87, -1, -1, -1), Refusal("why"))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_all_partitions_of_a_request_together_are_bounded(version, monkeypatch):
+    topics = [(name, uuid.UUID(int=1), [(0, b"x"), (1, b"x"), (2, b"x")]) for name in ("a", "b")]
+    data = memoryview(kio_bytes(kio_request(version, None, 1, 1, topics)))
+    monkeypatch.setattr(produce, "NAMED_MAX", 6)
+    assert len(produce.decode(data, 0, len(data), version)[3]) == 2
+    monkeypatch.setattr(produce, "NAMED_MAX", 5)
+    with pytest.raises(MalformedError, match="names 6 topics or partitions; at most"):
+        produce.decode(data, 0, len(data), version)

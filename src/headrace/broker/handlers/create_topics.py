@@ -16,6 +16,7 @@ from headrace.broker.api import Api, Request
 from headrace.broker.config_view import ConfigView
 from headrace.broker.handlers.assignment import check_replicas
 from headrace.broker.steps import Steps, stepped
+from headrace.broker.topic_names import check_collision, folded
 from headrace.broker.topics import NewTopic
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
@@ -45,6 +46,7 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     counts = Counter(topic.name for topic in body.topics)
     answers: dict[str, Mapping[str, object]] = {}
     planned: list[NewTopic] = []
+    alike: dict[str, str] = {}  # the names of this request, folded
     partition_count = 0
     for topic in body.topics:
         if topic.name in answers:
@@ -55,6 +57,7 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
             if body.timeout <= timedelta():
                 raise PeerError(REQUEST_TIMED_OUT, "")
             new = _plan(node, topic)
+            check_collision(topic.name, alike.setdefault(folded(topic.name), topic.name))
             partition_count += new.partition_count
             planned.append(new)
             answers[topic.name] = {}

@@ -10,7 +10,8 @@ from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
-from headrace.broker.steps import Steps, stepped
+from headrace.broker.steps import FEW, Steps, stepped
+from headrace.broker.topics import partition_count
 from headrace.log.store import LogDirectory
 from headrace.protocol.error_codes import KAFKA_STORAGE_ERROR, NONE
 from headrace.protocol.messages import Body
@@ -18,11 +19,13 @@ from headrace.protocol.messages import Body
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
+PARTITIONS_PER_STEP = 100
+
 Sizes = dict[str, list[Mapping[str, object]]]  # partitions by topic
 
 
 def handle(node: Node, request: Request) -> Body | Steps:
-    return stepped(_answer(node, request), len(node.topics.by_name))
+    return stepped(_answer(node, request), partition_count(node.topics.by_name.values(), FEW))
 
 
 def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
@@ -32,13 +35,14 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     found: dict[str, Sizes] = {directory.path: {} for directory in node.store.directories}
     for topic in list(node.topics.all()):
         for partition in topic.partitions:
+            if partition.index % PARTITIONS_PER_STEP == 0:
+                yield
             log = partition.log
             if log is None or (asked is not None and (topic.name, partition.index) not in asked):
                 continue
             sizes = {"partition_index": partition.index, "partition_size": log.size_bytes}
             entry = {**sizes, "offset_lag": 0, "is_future_key": False}
             found[log.directory.path].setdefault(topic.name, []).append(entry)
-        yield
     results = [_directory(directory, found[directory.path]) for directory in node.store.directories]
     return {"error_code": NONE, "results": results}
 

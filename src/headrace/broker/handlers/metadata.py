@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers import operations
 from headrace.broker.handlers.address import advertised
-from headrace.broker.steps import Steps, stepped
-from headrace.broker.topics import Topic
+from headrace.broker.steps import FEW, Steps, stepped
+from headrace.broker.topics import Topic, partition_count
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
     INVALID_REQUEST,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
 
 KEY = 3
+PARTITIONS_PER_STEP = 100
 
 Asked = tuple[tuple[str | None, Any], ...] | None  # (name, id) each; None: all topics
 
@@ -40,8 +41,8 @@ def handle(node: Node, request: Request) -> Body | Steps:
         return _refused(body.topics)
     everything = body.topics is None or (version == 0 and not body.topics)
     asked = None if everything else tuple((t.name, getattr(t, "topic_id", None)) for t in body.topics)
-    count = len(node.topics.by_name) if asked is None else len(asked)
-    return stepped(_answer(node, request, asked), count)
+    named = node.topics.by_name.values() if asked is None else [_named(node, *each) for each in asked[: FEW + 1]]
+    return stepped(_answer(node, request, asked), partition_count(named, FEW))
 
 
 def _answer(node: Node, request: Request, asked: Asked) -> Generator[None, None, Body]:
@@ -111,12 +112,12 @@ def _topics(
     mask = operations.ON_TOPIC if operations_too else operations.NOT_ASKED
     answers: dict[object, object] = {}  # each topic once, however it was named
     for topic in list(node.topics.all()) if asked is None else ():
-        answers[topic.id] = _topic(node, topic, mask)
+        answers[topic.id] = yield from _topic(node, topic, mask)
         yield
     for name, topic_id in asked or ():
-        known = node.topics.by_id(topic_id) if topic_id is not None else node.topics.get(name or "")
+        known = _named(node, name, topic_id)
         if known is not None:
-            answers[known.id] = _topic(node, known, mask)
+            answers[known.id] = yield from _topic(node, known, mask)
         elif topic_id is not None:
             answers[topic_id] = _missing(UNKNOWN_TOPIC_ID, None, topic_id, operations.NOT_ASKED)
         else:
@@ -124,6 +125,10 @@ def _topics(
             answers[name] = _missing(errors.get(name or "", UNKNOWN_TOPIC_OR_PARTITION), name, None, mask)
         yield
     return list(answers.values())
+
+
+def _named(node: Node, name: str | None, topic_id: Any) -> Topic | None:
+    return node.topics.by_id(topic_id) if topic_id is not None else node.topics.get(name or "")
 
 
 def _missing(code: int, name: str | None, topic_id: Any, mask: int) -> Mapping[str, object]:
@@ -136,21 +141,24 @@ def _missing(code: int, name: str | None, topic_id: Any, mask: int) -> Mapping[s
     }
 
 
-def _topic(node: Node, topic: Topic, mask: int) -> Mapping[str, object]:
+def _topic(node: Node, topic: Topic, mask: int) -> Generator[None, None, Mapping[str, object]]:
     node_id = node.settings.node_id
     here = [node_id]
-    partitions = [
-        {
-            "error_code": NONE if partition.online else LEADER_NOT_AVAILABLE,
-            "partition_index": partition.index,
-            "leader_id": node_id if partition.online else -1,
-            "leader_epoch": partition.leader_epoch,
-            "replica_nodes": here,
-            "isr_nodes": here,
-            "offline_replicas": () if partition.online else here,
-        }
-        for partition in topic.partitions
-    ]
+    partitions: list[Mapping[str, object]] = []
+    for first in range(0, len(topic.partitions), PARTITIONS_PER_STEP):
+        partitions += [
+            {
+                "error_code": NONE if partition.online else LEADER_NOT_AVAILABLE,
+                "partition_index": partition.index,
+                "leader_id": node_id if partition.online else -1,
+                "leader_epoch": partition.leader_epoch,
+                "replica_nodes": here,
+                "isr_nodes": here,
+                "offline_replicas": () if partition.online else here,
+            }
+            for partition in topic.partitions[first : first + PARTITIONS_PER_STEP]
+        ]
+        yield
     return {
         "error_code": NONE,
         "name": topic.name,
