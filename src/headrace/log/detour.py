@@ -16,13 +16,15 @@ from headrace.core.files import Disk, OpenFile
 from headrace.log.damage import corrupt
 from headrace.log.index_builder import IndexBuilder
 from headrace.log.segment import AstrayError, Segment
-from headrace.log.survey import Damage, Surveyor
+from headrace.log.survey import READ_BYTES, Damage, Surveyor
+from headrace.protocol.batch import HEADER_BYTES, MAGIC, read_header
 from headrace.protocol.error_codes import CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR
 
 if TYPE_CHECKING:
     from headrace.log.partition_log import PartitionLog
 
-AT_ONCE_BYTES_MAX = 8 << 20  # some milliseconds
+AT_ONCE_BYTES_MAX = 512 << 10  # some milliseconds
+READS_MAX = 8  # of a search on the loop, of a megabyte each
 
 logger = logging.getLogger(__name__)
 
@@ -38,35 +40,89 @@ class Surveyed(NamedTuple):
 def locate(log: "PartitionLog", at: int, offset: int) -> Place | None:
     """As `Segment.locate`, for the segment at place `at` of the log; PeerError where the offset cannot be read."""
     segment = log.segments[at]
-    if segment.damages is None:
+    start = _behind_damage(log, segment, offset)  # what is known is refused at once
+    if not segment.surveyed:
         _survey(log, segment, end_of(log, at))
-    damages = segment.damages or []
-    start = 0
-    for damage in damages:
-        if damage.first_offset <= offset < damage.next_offset:
-            raise refusal(log, segment, damage)
-        if damage.next_offset <= offset:
-            start = damage.end
-    if not start:
+        start = _behind_damage(log, segment, offset)
+    if start is None:
         try:
             return segment.locate(offset, segment.size)
         except AstrayError as error:
             # Surveyed, reindexed, and damaged since: look again the next time.
-            segment.damages = None
+            segment.surveyed = False
             raise PeerError(CORRUPT_MESSAGE, f"{log.name}: {error}") from error
-    surveyor = Surveyor(segment.reading(), segment.size, segment.base_offset, end_of(log, at))
-    for found in surveyor.run(start, _offset_at(damages, start)):
+    try:
+        return _search(log, at, offset, _near(segment, offset, start))
+    except _TooLongError:
+        segment.surveyed = False
+        _survey(log, segment, end_of(log, at))  # a thread looks at every batch, and makes the index again
+        raise PeerError(CORRUPT_MESSAGE, f"{log.name}: offset {offset} was not found; try again") from None
+
+
+def _behind_damage(log: "PartitionLog", segment: Segment, offset: int) -> tuple[int, int] | None:
+    """Position and offset behind the last known damage before an offset, if there is one; PeerError where the offset
+    itself is damaged."""
+    start = None
+    for damage in segment.damages:
+        if damage.first_offset <= offset < damage.next_offset:
+            raise refusal(log, segment, damage)
+        if damage.next_offset <= offset:
+            start = damage.end, damage.next_offset
+    return start
+
+
+def _near(segment: Segment, offset: int, start: tuple[int, int]) -> tuple[int, int]:
+    """The batch that the index knows nearest before an offset, if it lies behind `start` and makes sense."""
+    entry = segment.offsets.floor(offset - segment.base_offset)
+    if entry < 0:
+        return start
+    key, position = segment.offsets.at(entry)
+    head = segment.head(position, HEADER_BYTES) if start[0] < position < segment.size else b""
+    if len(head) < HEADER_BYTES:
+        return start
+    header = read_header(head)
+    fits = start[1] <= header.base_offset <= header.last_offset <= segment.base_offset + key
+    return (position, header.base_offset) if fits and header.magic == MAGIC else start
+
+
+class _TooLongError(Exception):
+    """More than the loop has time for."""
+
+
+class _FewReads:
+    """Reads a segment on the loop, a bounded number of times."""
+
+    def __init__(self, segment: Segment, count_max: int) -> None:
+        self._segment = segment
+        self._left = count_max
+
+    def __call__(self, count: int, position: int) -> bytes:
+        if not self._left:
+            raise _TooLongError
+        self._left -= 1
+        return self._segment.head(position, count)
+
+
+def _search(log: "PartitionLog", at: int, offset: int, start: tuple[int, int]) -> Place | None:
+    """Batch by batch from a position and its offset on. Between two entries of a whole index lie its interval and two
+    batches at most; whoever walks farther has no whole index."""
+    segment = log.segments[at]
+    interval = log.config.index_interval_bytes
+    read = _FewReads(segment, READS_MAX + 2 * interval // READ_BYTES)
+    largest = 0
+    for found in Surveyor(read, segment.size, segment.base_offset, end_of(log, at)).run(*start):
         if isinstance(found, Damage):
             add_damages(log, segment, [found])
             if found.first_offset <= offset < found.next_offset:
                 raise refusal(log, segment, found)
-        elif found[0].last_offset >= offset:
-            return found[1], found[0].base_offset, found[0].size
+            continue
+        header, position = found
+        if header.last_offset >= offset:
+            return position, header.base_offset, header.size
+        largest = max(largest, header.size)
+        if position - start[0] > max(AT_ONCE_BYTES_MAX, 2 * (interval + largest)):
+            raise _TooLongError
     return None
-
-
-def _offset_at(damages: list[Damage], position: int) -> int:
-    return next(damage.next_offset for damage in damages if damage.end == position)
 
 
 def end_of(log: "PartitionLog", at: int) -> int:
@@ -88,9 +144,11 @@ def missing(log: "PartitionLog", offset: int) -> PeerError:
 
 def damaged_at(log: "PartitionLog", segment: Segment, position: int) -> PeerError:
     """Somebody who walked along the headers came to a position where none is."""
-    at = log.segment_of(segment.base_offset)
-    segment.damages = None
-    _survey(log, segment, end_of(log, at))
+    damage = first_damage(segment, position)
+    if damage is not None and damage.position <= position:
+        return refusal(log, segment, damage)
+    segment.surveyed = False
+    _survey(log, segment, end_of(log, log.segment_of(segment.base_offset)))
     damage = first_damage(segment, position)
     if damage is None:  # the position was wrong, not the batch
         return PeerError(CORRUPT_MESSAGE, f"{log.name}: no batch at byte {position} of {segment.log_path}; try again")
@@ -99,19 +157,21 @@ def damaged_at(log: "PartitionLog", segment: Segment, position: int) -> PeerErro
 
 def damage_behind(log: "PartitionLog", segment: Segment, position: int) -> Damage | None:
     """Looks at every batch, if nobody has, and returns the first damage at or behind a position."""
-    if segment.damages is None:
+    if not segment.surveyed:
         _survey(log, segment, end_of(log, log.segment_of(segment.base_offset)))
     return first_damage(segment, position)
 
 
 def first_damage(segment: Segment, position: int) -> Damage | None:
     """The first known damage at or behind a position."""
-    return next((damage for damage in segment.damages or () if damage.end > position), None)
+    return next((damage for damage in segment.damages if damage.end > position), None)
 
 
 def suspect(log: "PartitionLog", segment: Segment) -> None:
     """Somebody else, such as compaction, could not read it: on the spot or on a thread, every batch is looked at."""
-    segment.damages = None
+    if segment.surveyed and segment.damages:
+        return  # it is known why
+    segment.surveyed = False
     with contextlib.suppress(PeerError):  # a thread does it
         _survey(log, segment, end_of(log, log.segment_of(segment.base_offset)))
 
@@ -121,14 +181,15 @@ def survey_now(log: "PartitionLog", segment: Segment) -> list[Damage]:
     work = _work(log, segment, end_of(log, log.segment_of(segment.base_offset)))
     _look(work, None)
     _finish(log, segment, work)
-    return segment.damages or []
+    return segment.damages
 
 
 def add_damages(log: "PartitionLog", segment: Segment, damages: list[Damage]) -> None:
     """What somebody found in the segment: readers are told from now on."""
-    known = {damage.position: damage for damage in segment.damages or ()}
+    known = {damage.position: damage for damage in segment.damages}
     known.update((damage.position, damage) for damage in damages)
     segment.damages = [known[position] for position in sorted(known)]
+    segment.forget_timestamp()
     for damage in damages:
         log.directory.damage.unreadable(log.name, segment.log_path, damage)
 
@@ -194,7 +255,7 @@ def _looked(
 
 
 def _finish(log: "PartitionLog", segment: Segment, work: Surveyed) -> None:
-    segment.damages = []
+    segment.damages, segment.surveyed = [], True
     if not work.damages:
         segment.chained_from, segment.chained_to = 0, segment.opened_size
     add_damages(log, segment, work.damages)

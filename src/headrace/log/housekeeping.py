@@ -59,7 +59,10 @@ class Housekeeping:
         return count
 
     def _timestamp(self, segment: Segment) -> int:
-        return segment.max_timestamp if segment.max_timestamp >= 0 else segment.created_ms
+        largest = segment.max_timestamp
+        if largest < 0 or not segment.timestamp_is_certain:
+            return max(largest, segment.created_ms)  # newer records may lie in what is damaged
+        return largest
 
     def _delete(self, log: PartitionLog, count: int, now_ms: int) -> None:
         gone, log.segments = log.segments[:count], log.segments[count:]

@@ -182,11 +182,12 @@ class LogReader:
             if not segment.size:
                 continue
             try:
-                found = None if segment.damages else segment.locate(offset, segment.size)
-                if segment.damages or (found is not None and not self._leads_on(segment, offset, found)):
+                known = bool(segment.damages)
+                found = None if known else segment.locate(offset, segment.size)
+                if known or (found is not None and not self._leads_on(segment, offset, found)):
                     found = detour.locate(log, at, offset)
             except AstrayError:
-                segment.damages = None
+                segment.surveyed = False
                 found = detour.locate(log, at, offset)
             if found is not None:
                 return segment, found[0], segment.offsets.floor(found[0], field=1)
@@ -200,7 +201,7 @@ class LogReader:
             return True  # written by this process, or followed already
         following = position + size
         if following >= segment.size:
-            return following == segment.size and (base <= offset or segment.damages is not None)
+            return following == segment.size and (base <= offset or segment.surveyed)
         head = segment.head(position, _HEAD_BYTES) + segment.head(following, _HEAD_BYTES)
         if len(head) < 2 * _HEAD_BYTES:
             return False
@@ -210,7 +211,7 @@ class LogReader:
             return False
         if base <= offset and next_base == last + 1:
             return True
-        return segment.damages is not None or self._log.config.cleanup_compact
+        return segment.surveyed or self._log.config.cleanup_compact
 
     def _chain(self, segment: Segment, position: int, size: int, offset: int) -> int:
         """Follows the headers of what an earlier process wrote, the first time it is read: a damaged base offset would
@@ -248,7 +249,8 @@ class LogReader:
         self._cursors.clear()
         damage = detour.damage_behind(log, segment, position)
         if damage is None:
-            segment.chained_from, segment.chained_to = 0, segment.opened_size
+            segment.chained_from = max((each.end for each in segment.damages), default=0)
+            segment.chained_to = segment.opened_size
             return size
         if damage.position <= position:
             raise detour.refusal(log, segment, damage)
@@ -275,7 +277,7 @@ class LogReader:
     def _damaged(self, segment: Segment, offset: int) -> PeerError:
         """There is no batch where one was expected. The detour knows which offsets that concerns."""
         self._cursors.clear()
-        segment.damages = None
+        segment.surveyed = False
         log = self._log
         at = log.segment_of(segment.base_offset)
         if log.segments[at] is segment:

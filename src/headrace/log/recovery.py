@@ -23,7 +23,7 @@ from headrace.log.producer_state import ProducerState
 from headrace.log.record_faults import RecordFaults
 from headrace.log.segment import OFFSET_MAX, SUFFIXES, UNINDEXED_BYTES_MAX, AstrayError, Segment
 from headrace.log.snapshots import Snapshots
-from headrace.log.survey import UNKNOWN, Damage, Surveyor, filler
+from headrace.log.survey import UNKNOWN, Damage, Surveyor, filler, is_gap
 from headrace.log.transactions import Aborted, read_marker
 from headrace.protocol.batch import CONTROL, CRC_END, HEADER_BYTES, MAGIC, TRANSACTIONAL, BatchHeader, read_header
 
@@ -49,16 +49,23 @@ class Recovered:
     known_end: int = 0  # below it everything was flushed
     keeps_end: bool = False  # a damaged end below it is kept as well: whoever reads the log must know of it
     bytes_read: int = 0
+    reread: bool = False  # what belongs to the log was made again, and must be kept at the next close
     bytes_cut: int = 0
     poison_batches: int = 0  # whole, but with records that make no sense
 
 
 def set_aside(disk: Disk, path: str) -> str:
     """Another name for a damaged file, which nobody reads or removes any more."""
+    aside = aside_name(path)
+    disk.rename(path, aside)
+    return aside
+
+
+def aside_name(path: str) -> str:
+    """A name beside a file that is not taken yet."""
     aside, count = path + DAMAGED_SUFFIX, 1
     while os.path.exists(aside):
         aside, count = f"{path}.{count}{DAMAGED_SUFFIX}", count + 1
-    disk.rename(path, aside)
     return aside
 
 
@@ -94,6 +101,7 @@ def rebuild_indexes(result: Recovered, segment: Segment) -> None:
     at = result.segments.index(segment)
     end_offset = result.segments[at + 1].base_offset if at + 1 < len(result.segments) else result.known_end
     segment.damages = rebuild(segment, end_offset, result.index_interval_bytes)
+    segment.surveyed = True
     result.bytes_read += segment.size
     logger.warning("%s: its indexes were rebuilt", segment.log_path)
     for damage in segment.damages:
@@ -103,21 +111,41 @@ def rebuild_indexes(result: Recovered, segment: Segment) -> None:
 def fill(result: Recovered, files: OpenFiles, end_offset: int) -> None:
     """Goes on at `end_offset`, with an empty batch in between: an offset that was given is not given again."""
     segment = result.segments[-1]
-    if end_offset - 1 - segment.base_offset >= RELATIVE_OFFSET_MAX:
-        segment = Segment(os.path.dirname(segment.path), end_offset, files, segment.created_ms)
-        segment.create_files()
-        result.segments.append(segment)
-    else:
-        data = filler(result.end_offset, end_offset, result.epochs.latest or 0)
-        fd = segment.file().fd
-        files.disk.write(fd, [data], segment.size)
-        files.disk.sync(fd)
-        for at in range(0, len(data), HEADER_BYTES):
-            header = read_header(data, at)
-            segment.appended(header.size, header.last_offset, -1, result.index_interval_bytes)
-        segment.reserved = segment.size
-        segment.spill()
+    following = Segment(os.path.dirname(segment.path), end_offset, files, segment.created_ms)
+    try:
+        if end_offset - 1 - segment.base_offset >= RELATIVE_OFFSET_MAX:
+            following.create_files()
+            result.segments.append(following)
+        else:
+            _fill_segment(result, segment, files.disk, end_offset)
+    except OSError as error:
+        if error.errno not in PASSING_ERRORS:
+            raise
+        logger.warning("%s: no room for an empty batch behind its end: %s", segment.log_path, error.strerror)
+        files.disk.truncate(segment.file().fd, segment.size)
+        result.segments.append(following)  # its files come with the first record
     result.end_offset = end_offset
+
+
+def _fill_segment(result: Recovered, segment: Segment, disk: Disk, end_offset: int) -> None:
+    data = filler(result.end_offset, end_offset, result.epochs.latest or 0)
+    fd = segment.file().fd
+    disk.write(fd, [data], segment.size)
+    disk.sync(fd)
+    for at in range(0, len(data), HEADER_BYTES):
+        header = read_header(data, at)
+        segment.appended(header.size, header.last_offset, -1, result.index_interval_bytes)
+    segment.reserved = segment.size
+    _spill(segment)
+
+
+def _spill(segment: Segment) -> None:
+    try:
+        segment.spill()
+    except OSError as error:
+        if error.errno not in PASSING_ERRORS:
+            raise
+        logger.warning("%s: its indexes stay in memory: %s", segment.log_path, error.strerror)
 
 
 def read_tail(
@@ -125,6 +153,7 @@ def read_tail(
 ) -> None:
     """Reads from the recovery point, or from the first doubtful segment, to the end; cuts what is torn, rebuilds what
     was only in memory."""
+    result.reread = True
     segments = result.segments
     known = max(result.known_end, segments[0].base_offset)
     if edges:
@@ -156,7 +185,13 @@ def read_tail(
             result,
             segment,
             files,
-            _Reading(0 if whole else _trusted_position(segment, read_from), read_from, known, following),
+            _Reading(
+                0 if whole else _trusted_position(segment, read_from),
+                read_from,
+                known,
+                following,
+                following if at + 1 < len(segments) else segment.base_offset + RELATIVE_OFFSET_MAX,
+            ),
             state,
             sealed=at + 1 < len(segments) and segments[at + 1].base_offset <= known,
         )
@@ -204,7 +239,7 @@ def _check_edge(result: Recovered, at: int, clean_offset: int) -> None:
     found = _end_offset(segment)
     if found == end_offset or (found != UNKNOWN and end_offset <= clean_offset):
         return
-    segment.damages = []
+    segment.damages, segment.surveyed = [], True
     expected = segment.base_offset
     if segment.size:
         segment.damages = rebuild(segment, end_offset, result.index_interval_bytes)
@@ -228,7 +263,8 @@ class _Reading:
     position: int  # where to begin
     read_from: int  # what lies below this offset is in the indexes and in the producers' state already
     known: int  # what lies below this offset was flushed
-    following: int  # where the next segment begins
+    following: int  # where the next segment begins, or where the log was compacted to
+    limit: int  # all offsets of the segment lie below it
 
 
 def _recover_segment(
@@ -249,10 +285,8 @@ def _recover_segment(
     cut = False
     while True:
         for header, at in scan(segment, files, position, on_disk, verify=True, faults=faults):
-            if at != position or not (
-                header.base_offset == offset or _is_gap(segment, header, at, offset, reading.following)
-            ):
-                break  # the base offset lies outside the CRC, and this one is damaged
+            if at != position or not _continues(segment, header, at, offset, reading):
+                break
             segment.appended(header.size, header.last_offset, header.max_timestamp, result.index_interval_bytes)
             if segment.first_timestamp < 0:
                 segment.first_timestamp = header.max_timestamp
@@ -266,23 +300,19 @@ def _recover_segment(
         if damage.next_offset == UNKNOWN and result.keeps_end:
             damage = damage._replace(next_offset=reading.known)
         if damage.first_offset >= reading.known or (damage.at_end and not sealed and not result.keeps_end):
-            cut = True
-            _cut(result, segment, files, damage, on_disk)
-            break
+            cut = _cut(result, segment, files, damage, on_disk, reading.known)
+            if cut:
+                break
+            if damage.next_offset == UNKNOWN:
+                damage = damage._replace(next_offset=max(reading.known, damage.first_offset))
         damages.append(damage)
         result.book.unreadable(result.name, segment.log_path, damage)
         segment.skip(damage.end - position)
         position, offset = damage.end, max(offset, damage.next_offset)
     result.poison_batches += faults.end()
     segment.reserved = segment.size
-    if not reading.position:
-        segment.damages = damages
-    try:
-        segment.spill()
-    except OSError as error:
-        if error.errno not in PASSING_ERRORS:
-            raise
-        logger.warning("%s: its indexes stay in memory: %s", segment.log_path, error.strerror)
+    segment.damages, segment.surveyed = damages, not reading.position
+    _spill(segment)
     return offset, not cut
 
 
@@ -291,40 +321,63 @@ def _damage_at(segment: Segment, position: int, size: int, offset: int, end_offs
         if isinstance(found, Damage):
             return found
         header, _ = found
-        end = position + header.size
-        return Damage(position, end, offset, header.last_offset + 1, "its records make no sense", at_end=end == size)
+        end = position + header.size  # the last batch, behind a gap that nothing explains
+        why = f"base offset {header.base_offset}, expected {offset}"
+        return Damage(position, end, offset, end_offset, why, at_end=end == size)
     return Damage(position, size, offset, end_offset, "there is nothing to read", at_end=True)
 
 
-def _cut(result: Recovered, segment: Segment, files: OpenFiles, damage: Damage, on_disk: int) -> None:
-    """Takes the torn end away. Whole batches behind it are kept in a file beside the log."""
+def _cut(result: Recovered, segment: Segment, files: OpenFiles, damage: Damage, on_disk: int, known: int) -> bool:
+    """Takes the torn end away. What may be more than torn is kept in a file beside the log: whole batches behind it,
+    and what was flushed. False where there is no room for that: then it must stay."""
     disk, position = files.disk, damage.position
-    result.bytes_cut += on_disk - position
-    if not damage.at_end:
-        aside = f"{segment.log_path}.{position}{DAMAGED_SUFFIX}"
-        disk.write_file(aside, disk.read(segment.file().fd, on_disk - position, position))
-        last = damage.next_offset
-        for found in Surveyor(segment.reading(), on_disk, segment.base_offset).run(damage.end, damage.next_offset):
-            if not isinstance(found, Damage):
-                last = found[0].last_offset + 1
+    if not damage.at_end or damage.first_offset < known:
+        try:
+            aside = _keep_end(segment, disk, position, on_disk)
+        except OSError as error:
+            if error.errno not in PASSING_ERRORS:
+                raise
+            logger.warning("%s: not cut at byte %d: %s", segment.log_path, position, error.strerror)
+            return False
+        last = max(damage.next_offset, known)
+        if not damage.at_end:
+            rest = Surveyor(segment.reading(), on_disk, segment.base_offset).run(damage.end, damage.next_offset)
+            last = max([last, *(found[0].last_offset + 1 for found in rest if not isinstance(found, Damage))])
         why = f"cut at byte {position} of {on_disk}: {damage.why}; what was cut is kept in {aside}"
         result.book.lost(result.name, segment.log_path, damage.first_offset, last, why)
+    result.bytes_cut += on_disk - position
     disk.truncate(segment.file().fd, position)
     logger.warning(
         "%s: cut at byte %d of %d: the rest is torn (%s); the log ends at offset %d",
         segment.log_path, position, on_disk, damage.why, damage.first_offset,
     )  # fmt: skip
+    return True
 
 
-def _is_gap(segment: Segment, header: BatchHeader, at: int, offset: int, following: int) -> bool:
-    """Whether a base offset above the expected one is compaction's doing: then what follows lies above the batch, too.
+def _keep_end(segment: Segment, disk: Disk, position: int, end: int) -> str:
+    """A copy of the bytes [position, end) of the log file, on the disk for certain."""
+    aside = aside_name(f"{segment.log_path}.{position}")
+    copy = disk.open(aside)
+    try:
+        for at in range(position, end, READ_BYTES):
+            disk.write(copy, [disk.read(segment.file().fd, min(READ_BYTES, end - at), at)], at - position)
+        disk.sync(copy)
+    except OSError:
+        disk.unlink(aside)
+        raise
+    finally:
+        disk.close(copy)
+    disk.sync_directory(os.path.dirname(aside))
+    return aside
 
-    Where a base offset itself is damaged, the next one shows it.
-    """
+
+def _continues(segment: Segment, header: BatchHeader, at: int, offset: int, reading: _Reading) -> bool:
+    """Whether a batch follows what was read before it; otherwise its base offset, which lies outside the CRC, is
+    damaged."""
+    if header.base_offset == offset:
+        return header.last_offset_delta >= 0
     head = segment.head(at + header.size, HEADER_BYTES)
-    if len(head) == HEADER_BYTES:
-        following = int.from_bytes(head[:8], "big")
-    return offset < header.base_offset and header.last_offset < following <= segment.base_offset + RELATIVE_OFFSET_MAX
+    return is_gap(header, offset, head, reading.limit, reading.following)
 
 
 def _trusted_position(segment: Segment, recovery_point: int) -> int:

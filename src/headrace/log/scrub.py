@@ -126,7 +126,7 @@ class Scrub:
             self._failed(error)
             return
         if result.damages and not log.deleted and not segment.deleted:
-            known = {damage.position for damage in segment.damages or ()}
+            known = {damage.position for damage in segment.damages}
             detour.add_damages(log, segment, [each for each in result.damages if each.position not in known])
         self._position, self._offset = surveyor.position, surveyor.offset
         self.bytes += result.size

@@ -4,12 +4,13 @@ A segment is only ever appended to, at its end, until the next one begins; then 
 readers may see; what is staged but not yet written lies beyond it.
 """
 
+import logging
 import os
 from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from headrace.core.files import OpenFile, OpenFiles
+from headrace.core.files import PASSING_ERRORS, OpenFile, OpenFiles
 from headrace.log.config import NEVER
 from headrace.log.sparse_index import OFFSET_ENTRY, TIME_ENTRY, SparseIndex
 from headrace.log.survey import Damage
@@ -27,6 +28,8 @@ SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex")  # the files tha
 UNINDEXED_BYTES_MAX: Final = 16 << 10
 NAME_DIGITS: Final = 20
 OFFSET_MAX: Final = (1 << 63) - 1
+
+logger = logging.getLogger(__name__)
 
 
 class AstrayError(Exception):
@@ -52,6 +55,7 @@ class Segment:
         "_max_timestamp",
         "_offsets",
         "_times",
+        "_timestamp_is_whole",
         "base_offset",
         "bytes_since_entry",
         "chained_from",
@@ -67,6 +71,7 @@ class Segment:
         "reserved",
         "roll_after_timestamp",
         "size",
+        "surveyed",
     )
 
     def __init__(self, directory: str, base_offset: int, files: OpenFiles, created_ms: int, size: int = 0) -> None:
@@ -84,7 +89,9 @@ class Segment:
         self.opened_size = size  # what lies above it was written by this process
         self.chained_from = 0  # from here
         self.chained_to = 0  # to here each header is known to lead to the next
-        self.damages: list[Damage] | None = None  # by position; None: nobody has looked at every batch yet
+        self.damages: list[Damage] = []  # by position: those that are known
+        self.surveyed = False  # every batch was looked at: there are no others
+        self._timestamp_is_whole = True  # False: `max_timestamp` was read from a part of the segment only
         self._max_timestamp: int | None = -1 if size == 0 else None
         self._files = files
         self._offsets: SparseIndex | None = None
@@ -132,6 +139,7 @@ class Segment:
         """The largest timestamp in the segment, -1 if it has none."""
         if self._max_timestamp is None:
             last = self.times.last()
+            self._timestamp_is_whole = True
             if last is not None and self._holds(last[0], self.base_offset + last[1]):
                 self._max_timestamp, self.max_timestamp_offset = last[0], self.base_offset + last[1]
             else:
@@ -153,7 +161,11 @@ class Segment:
         """The largest timestamp and its batch's last offset, from the batches themselves: there is no index."""
         largest, offset = -1, self.base_offset - 1
         position = 0
-        while position + _TIMED_HEAD_BYTES <= self.size:
+        damaged = {damage.position: damage.end for damage in self.damages}
+        while position < self.size:
+            if position in damaged:
+                position = max(damaged[position], position + 1)
+                continue
             head = self.head(position, _TIMED_HEAD_BYTES)
             if len(head) < _TIMED_HEAD_BYTES:
                 break
@@ -163,7 +175,19 @@ class Segment:
             if timestamp > largest:
                 largest, offset = timestamp, base + delta
             position += length + LENGTH_PREFIX_BYTES
+        self._timestamp_is_whole = position == self.size
         return largest, offset
+
+    @property
+    def timestamp_is_certain(self) -> bool:
+        """Whether no record is newer than `max_timestamp`: some may lie where the segment cannot be read."""
+        _ = self.max_timestamp
+        return self._timestamp_is_whole and not self.damages
+
+    def forget_timestamp(self) -> None:
+        """Other damage is known than when it was read."""
+        if not self._timestamp_is_whole:
+            self._max_timestamp = None
 
     def rolling_timestamp(self) -> int:
         """The timestamp of the first batch, from which rolling by time counts; -1 if it has none."""
@@ -263,13 +287,27 @@ class Segment:
 
     def use_indexes(self, offsets: bytes, times: bytes, bytes_since_entry: int) -> None:
         """Other indexes in place of damaged ones: both files, whole."""
-        disk = self._files.disk
-        for suffix, data in ((".index", offsets), (".timeindex", times)):
-            self._files.forget(self.path + suffix)
-            disk.replace_file(self.path + suffix, data, sync=False)
-        self._offsets = self._times = None
+        self._offsets = self._use_index(".index", OFFSET_ENTRY, offsets)
+        self._times = self._use_index(".timeindex", TIME_ENTRY, times)
         self._max_timestamp = None if self.size else -1
         self.bytes_since_entry = bytes_since_entry
+
+    def _use_index(self, suffix: str, entry: Struct, data: bytes) -> SparseIndex | None:
+        """None: it is in its file. Where the disk is full, it stays in memory until there is room."""
+        disk, path = self._files.disk, self.path + suffix
+        self._files.forget(path)
+        try:
+            disk.replace_file(path, data, sync=False)
+            return None
+        except OSError as error:
+            if error.errno not in PASSING_ERRORS:
+                raise
+            logger.warning("%s stays in memory: %s", path, error.strerror)
+        disk.unlink(path + ".tmp")
+        disk.unlink(path)
+        index = SparseIndex(path, self._files, entry, 0)
+        index.hold(data)
+        return index
 
     def head(self, position: int, size: int) -> bytes:
         return self._files.disk.read(self.file().fd, size, position)

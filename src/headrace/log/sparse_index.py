@@ -50,6 +50,11 @@ class SparseIndex:
                     raise
                 # The disk is full, say: the entries stay in memory, and the next append tries again.
 
+    def hold(self, data: bytes) -> None:
+        """All entries of an index that has no file yet."""
+        self._tail = bytearray(data)
+        self._last_key = None if data else -1
+
     def spill(self) -> None:
         """Writes what waits in memory."""
         if not self._written and not self._tail:

@@ -105,7 +105,7 @@ class LogStore:
             self.cut_bytes += found.bytes_cut
             self.poison_batches += found.poison_batches
             log = self._log(topic, index, directory, path, DEFAULT_CONFIG, found, point)
-            log.touched = not directory.was_clean or found.bytes_read > 0
+            log.touched = not directory.was_clean or found.bytes_read > 0 or found.reread
             self.logs[key] = log
         for topic, index in set(notes) - set(self.logs):
             note = notes[topic, index]

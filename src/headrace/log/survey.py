@@ -58,6 +58,20 @@ def offsets_text(first: int, following: int) -> str:
     return f"offset {first}" if following - first == 1 else f"offsets {first} to {following - 1}"
 
 
+def is_gap(header: BatchHeader, offset: int, head: bytes | memoryview, limit: int, end_limit: int) -> bool:
+    """Whether a base offset above the expected one is compaction's doing. One that was damaged upwards shows by the
+    batch that follows, whose `head` this is. All offsets of the file lie below `limit`, those of a gap before its last
+    batch below `end_limit`."""
+    if not offset < header.base_offset <= header.last_offset < limit:
+        return False
+    if len(head) < HEADER_BYTES:
+        return header.last_offset < end_limit
+    following = read_header(head)
+    if following.magic != MAGIC or not offset < following.base_offset < limit:
+        return True  # it is the next one that is damaged
+    return following.base_offset > header.last_offset
+
+
 class Surveyor:
     """Over one file: `size` bytes of it, whose offsets lie in [base_offset, end_offset)."""
 
@@ -120,18 +134,10 @@ class Surveyor:
         return header, ""
 
     def _continues(self, header: BatchHeader, position: int, offset: int) -> bool:
-        """Compaction leaves gaps. A base offset that was damaged upwards shows by the batch that follows it."""
         if header.base_offset == offset:
             return True
-        if not offset < header.base_offset <= header.last_offset < self._limit:
-            return False
         head = self._bytes(position + header.size, HEADER_BYTES)
-        if len(head) < HEADER_BYTES:
-            return True
-        following = read_header(head)
-        if following.magic != MAGIC or not offset < following.base_offset < self._limit:
-            return True  # it is the next one that is damaged
-        return following.base_offset > header.last_offset
+        return is_gap(header, offset, head, self._limit, self._limit)
 
     # ── damage ───────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from headrace.core.errors import PeerError
 from headrace.log import detour
 from headrace.log.segment import AstrayError
+from headrace.log.survey import Damage
 from headrace.protocol.batch import HEADER_BYTES, MAGIC, BatchHeader, read_header
 from headrace.protocol.error_codes import CORRUPT_MESSAGE
 from headrace.protocol.records import first_offset_at_or_after, max_timestamp_record
@@ -16,22 +17,33 @@ if TYPE_CHECKING:
 
 
 def first_at_or_after(log: "PartitionLog", timestamp_ms: int) -> tuple[int, int] | None:
-    """(offset, timestamp) of the first visible record whose timestamp is at least `timestamp_ms`."""
+    """(offset, timestamp) of the first visible record whose timestamp is at least `timestamp_ms`. PeerError where it
+    may lie in what is damaged."""
+    passed: PeerError | None = None  # damage behind the last batch that is too old
     for segment in log.segments:
-        if segment.size == 0 or segment.max_timestamp < timestamp_ms:
+        if segment.size == 0 or (segment.max_timestamp < timestamp_ms and segment.timestamp_is_certain):
             continue
-        for header, position in _headers(log, segment, _start(segment, timestamp_ms)):
-            if header.base_offset >= log.high_watermark:
-                return None
-            if header.max_timestamp < timestamp_ms or header.last_offset < log.start_offset:
+        for found, position in _batches(log, segment, _start(log, segment, timestamp_ms)):
+            if isinstance(found, Damage):
+                if found.next_offset > max(found.first_offset, log.start_offset):
+                    passed = passed or detour.refusal(log, segment, found)
                 continue
-            batch = log.read_batch_at(segment, position, header.size)
+            if found.base_offset >= log.high_watermark:
+                return None
+            if found.max_timestamp < timestamp_ms or found.last_offset < log.start_offset:
+                passed = None
+                continue
+            if passed is not None and found.base_timestamp >= timestamp_ms:
+                raise passed
+            batch = log.read_batch_at(segment, position, found.size)
             try:
-                found = first_offset_at_or_after(batch, timestamp_ms, offset_min=log.start_offset)
+                record = first_offset_at_or_after(batch, timestamp_ms, offset_min=log.start_offset)
             except PeerError as error:
                 raise PeerError(CORRUPT_MESSAGE, f"{log.name}: {segment.log_path}, byte {position}: {error}") from error
-            if found is not None:
-                return found
+            if record is not None:
+                return record
+    if passed is not None:
+        raise passed
     return None
 
 
@@ -55,15 +67,19 @@ def latest(log: "PartitionLog") -> tuple[int, int] | None:
     return max_timestamp_record(log.read_batch_at(best, found[0], found[2]))
 
 
-def _start(segment: "Segment", timestamp_ms: int) -> int:
+def _start(log: "PartitionLog", segment: "Segment", timestamp_ms: int) -> int:
     """A position at or before the first batch that can hold the timestamp: all before it are older."""
     entry = segment.times.floor(timestamp_ms - 1)
     if entry < 0:
         return 0
     marked, relative = segment.times.at(entry)
+    offset = segment.base_offset + relative
     try:
-        found = segment.locate(segment.base_offset + relative, segment.size)
-    except AstrayError:
+        if segment.surveyed and segment.damages:
+            found = detour.locate(log, log.segment_of(segment.base_offset), offset)
+        else:
+            found = segment.locate(offset, segment.size)
+    except (AstrayError, PeerError):
         return 0
     if found is None:
         return 0
@@ -72,12 +88,21 @@ def _start(segment: "Segment", timestamp_ms: int) -> int:
     return found[0] if len(head) == HEADER_BYTES and read_header(head).max_timestamp == marked else 0
 
 
-def _headers(log: "PartitionLog", segment: "Segment", position: int) -> Iterator[tuple[BatchHeader, int]]:
-    """The batches' headers from `position` on. PeerError at one that is damaged: what was asked for may lie there."""
+def _batches(log: "PartitionLog", segment: "Segment", position: int) -> Iterator[tuple[BatchHeader | Damage, int]]:
+    """The batches' headers from `position` on, and the damage between them. PeerError while that is looked for."""
     while position < segment.size:
+        damage = detour.first_damage(segment, position)
+        if damage is not None and damage.position <= position:
+            yield damage, position
+            position = max(damage.end, position + 1)
+            continue
         head = segment.head(position, HEADER_BYTES)
         header = read_header(head) if len(head) == HEADER_BYTES else None
         if header is None or header.magic != MAGIC or not HEADER_BYTES <= header.size <= segment.size - position:
-            raise detour.damaged_at(log, segment, position)
+            refused = detour.damaged_at(log, segment, position)
+            damage = detour.first_damage(segment, position)
+            if damage is None or damage.position > position:
+                raise refused
+            continue
         yield header, position
         position += header.size
