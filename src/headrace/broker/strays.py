@@ -13,6 +13,7 @@ import uuid
 from headrace.broker.catalog import Catalog, TopicEntry
 from headrace.broker.healing import KEPT_FOREVER, FoundLog, heal
 from headrace.broker.topic_names import is_legal
+from headrace.core.errors import OperatorError
 from headrace.core.settings import BrokerSettings
 from headrace.log import checkpoints
 from headrace.log.partition_log import PartitionLog
@@ -89,7 +90,13 @@ def _listed(names: list[str]) -> str:
 def topic_id_of(log: PartitionLog, store: LogStore) -> uuid.UUID | None:
     path = os.path.join(log.path, checkpoints.PARTITION_METADATA_FILE)
     data = store.files.disk.read_file(path)
-    return None if data is None else checkpoints.decode_partition_metadata(checkpoints.text_of(data, path), path)
+    if data is None:
+        return None
+    try:
+        return checkpoints.decode_partition_metadata(checkpoints.text_of(data, path), path)
+    except OperatorError as error:  # empty, as after a loss of power: the other partitions tell, or the catalog
+        _log.warning("a damaged file is ignored: %s", error)
+        return None
 
 
 def _set_aside(log: PartitionLog, store: LogStore) -> None:

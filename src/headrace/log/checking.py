@@ -18,7 +18,7 @@ from headrace.log.producer_state import ProducerState
 from headrace.log.segment import SUFFIXES, UNINDEXED_BYTES_MAX, base_offset_of, segment_name
 from headrace.log.snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from headrace.log.sparse_index import OFFSET_ENTRY, TIME_ENTRY
-from headrace.log.survey import UNKNOWN, Damage, Surveyor, offsets_text
+from headrace.log.survey import RELATIVE_OFFSET_MAX, UNKNOWN, Damage, Surveyor, offsets_text
 from headrace.log.transactions import decode_aborted
 from headrace.protocol.batch import BatchHeader
 
@@ -58,6 +58,7 @@ class CheckedSegment:
     size: int
     end_offset: int = 0
     damages: list[Damage] = field(default_factory=list)
+    gap_to: int = UNKNOWN  # where the next one begins, if offsets are missing in between
 
 
 @dataclass(slots=True)
@@ -144,17 +145,27 @@ def _check_partition(found: CheckedDirectory, topic: str, index: int, path: str,
         segment = _check_segment(partition, base, following, disk)
         partition.segments.append(segment)
         if following != UNKNOWN and segment.end_offset < following and following > clean_offset:
-            _missing(partition, segment.path + ".log", segment.end_offset, following, "no file has these offsets")
+            _missing(partition, segment, following)
     _check_end(partition, known_end)
     _check_start(partition, found, key)
     _check_small_files(partition, names, disk)
     return partition
 
 
-def _missing(partition: CheckedPartition, path: str, first: int, following: int, what: str) -> None:
-    lost = offsets_text(first, following)
+def _missing(partition: CheckedPartition, segment: CheckedSegment, following: int) -> None:
+    first, action = segment.end_offset, ""
+    if following - 1 - segment.base_offset <= RELATIVE_OFFSET_MAX:
+        segment.gap_to = following
+        action = "put an empty batch in their place; the file as it was is kept beside it"
     partition.findings.append(
-        Finding(path=path, what=what, action="", lost=lost, first_offset=first, next_offset=following)
+        Finding(
+            path=segment.path + ".log",
+            what="no file has these offsets",
+            action=action,
+            lost=offsets_text(first, following),
+            first_offset=first,
+            next_offset=following,
+        )
     )
 
 

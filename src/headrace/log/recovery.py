@@ -170,6 +170,9 @@ def read_tail(
     result.snapshots.forget_from(read_from)  # a loss of power may have torn those above it; they are taken anew
     snapshot_offset, state = result.snapshots.load(read_from)
     _replay_producers(segments, state, snapshot_offset, read_from)
+    for segment in segments[first:]:
+        segment.offsets.drop_zeros()
+        segment.times.drop_zeros()
     end_offset = segments[first].base_offset
     for at in range(first, len(segments)):
         segment = segments[at]

@@ -16,7 +16,7 @@ from headrace.log.clean_notes import CLEAN_NOTES_FILE
 from headrace.log.cleaner_checkpoint import CLEANER_OFFSET_FILE
 from headrace.log.damage import DamageBook
 from headrace.log.opening import recover
-from headrace.log.recovery import set_aside
+from headrace.log.recovery import aside_name, set_aside
 from headrace.log.survey import UNKNOWN, filler, restored
 
 COPIED_BYTES = 1 << 20
@@ -42,7 +42,7 @@ def repair_directory(found: CheckedDirectory, disk: Disk, now_ms: int) -> list[s
 def _repair_partition(found: CheckedDirectory, partition: CheckedPartition, disk: Disk, now_ms: int) -> list[str]:
     aside = []
     for at, segment in enumerate(partition.segments):
-        if segment.damages:
+        if segment.damages or segment.gap_to != UNKNOWN:
             sealed = at + 1 < len(partition.segments)
             aside.append(_rewrite(partition, segment, disk, sealed=sealed))
     for path in partition.bad_files:
@@ -74,14 +74,27 @@ def _rewrite(partition: CheckedPartition, segment: CheckedSegment, disk: Disk, *
                 data = filler(damage.first_offset, damage.next_offset, partition.epochs.latest or 0)
             disk.write(target, [data], written)
             written += len(data)
-        _copy(disk, source, position, segment.size, target, written)
+        written = _copy(disk, source, position, segment.size, target, written)
+        if segment.gap_to != UNKNOWN:
+            data = filler(segment.end_offset, segment.gap_to, partition.epochs.latest or 0)
+            disk.write(target, [data], written)
         disk.sync(target)
     finally:
         disk.close(source)
         disk.close(target)
     shutil.copystat(log, log + ".repaired")
-    kept = set_aside(disk, log)
+    kept = _second_name(disk, log)
     disk.rename(log + ".repaired", log)
+    return kept
+
+
+def _second_name(disk: Disk, path: str) -> str:
+    """Under which the file stays when its own name is given to another: a kill in between leaves both as they were."""
+    kept = aside_name(path)
+    try:
+        os.link(path, kept)
+    except OSError:  # a file system without hard links
+        return set_aside(disk, path)
     return kept
 
 

@@ -118,6 +118,23 @@ class SparseIndex:
             return self.floor(value, field=1)
         return hint + at
 
+    def drop_zeros(self) -> None:
+        """Apache Kafka makes an index at its full size and cuts it when it is closed: after a crash, zeros follow."""
+        zero = bytes(self.entry.size)
+        low, high = 0, self._written
+        if not high or self._tail:
+            return
+        fd, read, size = self._files.get(self.path).fd, self._files.disk.read, self.entry.size
+        if read(fd, size, (high - 1) * size) != zero:
+            return
+        while low < high:
+            middle = (low + high) // 2
+            if read(fd, size, middle * size) == zero:
+                high = middle
+            else:
+                low = middle + 1
+        self.truncate_entries(low)
+
     def truncate_entries(self, count: int) -> None:
         """Keeps the first `count` entries."""
         self._last_key = None

@@ -66,6 +66,9 @@ class LogStore:
                 failure = f"{directory.path}: {error.strerror}; mend the disk, or take it out of log.dirs"
                 failures.append(failure)
                 self.take_offline(directory, failure)
+        for directory in self.directories:
+            if directory.online:
+                self._miss(directory)
         if not all(directory.was_clean or directory.is_new for directory in self.directories if directory.online):
             read, cut = self.recovered_bytes, self.cut_bytes
             logger.info(
@@ -107,15 +110,17 @@ class LogStore:
             log = self._log(topic, index, directory, path, DEFAULT_CONFIG, found, point)
             log.touched = not directory.was_clean or found.bytes_read > 0 or found.reread
             self.logs[key] = log
-        for topic, index in set(notes) - set(self.logs):
-            note = notes[topic, index]
-            if note.end_offset > note.start_offset:
+        directory.forget_clean_stop()
+        forget_notes(directory, self.files.disk)
+
+    def _miss(self, directory: LogDirectory) -> None:
+        """Says which logs of the note are in no directory; where they ended, new ones of their name begin."""
+        for (topic, index), note in self._notes.get(directory, {}).items():
+            if (topic, index) not in self.logs and note.end_offset > note.start_offset:
                 gone = os.path.join(directory.path, f"{topic}-{index}")
                 why = "the directory of the partition is missing"
                 directory.damage.lost(f"{topic}-{index}", gone, note.start_offset, note.end_offset, why)
                 self._gone[topic, index] = note.end_offset
-        directory.forget_clean_stop()
-        forget_notes(directory, self.files.disk)
 
     def _high_watermarks(self, directory: LogDirectory) -> dict[Key, int]:
         """They decide nothing but whether a start offset is believable."""
@@ -274,6 +279,7 @@ class LogStore:
     def delete(self, log: PartitionLog) -> None:
         """Gone at once for clients; its files go in the background."""
         self.logs.pop((log.topic, log.index), None)
+        self._gone.pop((log.topic, log.index), None)
         log.directory.log_count -= 1
         log.deleted = True
         log.directory.damage.forget(log.name)

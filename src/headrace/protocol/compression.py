@@ -22,6 +22,7 @@ INFLATED_BYTES_MAX = 104_857_600
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, lowest compatible version
 _XERIAL_BLOCK_BYTES = 32 * 1024  # as in snappy-java, so that its reader's buffers fit
+_XERIAL_VERSION_MIN = 1
 _BLOCK_LENGTH = struct.Struct(">i")
 
 _LZ4_FLAGS_AT = 4  # behind the frame's magic
@@ -111,6 +112,11 @@ def _decompress_snappy(data: bytes | bytearray | memoryview, output: bytearray |
         position, end = len(_XERIAL_HEADER), len(view)
         if position > end:
             raise PeerError(CORRUPT_MESSAGE, f"snappy records end inside xerial's header, at byte {end}")
+        (version,) = _BLOCK_LENGTH.unpack_from(view, len(XERIAL_MAGIC))
+        if version < _XERIAL_VERSION_MIN:
+            raise PeerError(
+                CORRUPT_MESSAGE, f"snappy records of xerial version {version}; the lowest is {_XERIAL_VERSION_MIN}"
+            )
         written = 0
         while position < end:
             if end - position < 4:

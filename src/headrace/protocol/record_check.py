@@ -37,9 +37,9 @@ INT64_MAX: Final = (1 << 63) - 1
 
 # What the loop does itself: about a millisecond of work at most. Records, and bytes as sent and as inflated.
 RECORDS_HERE_MAX: Final = 100_000 if IS_NATIVE else 2_000
-PLAIN_HERE_BYTES_MAX: Final = 4 << 20 if IS_NATIVE else 256 << 10
+PLAIN_HERE_BYTES_MAX: Final = 4 << 20 if IS_NATIVE else 32 << 10
 PACKED_HERE_BYTES_MAX: Final = 64 << 10
-INFLATED_HERE_BYTES_MAX: Final = 256 << 10
+INFLATED_HERE_BYTES_MAX: Final = 256 << 10 if IS_NATIVE else 32 << 10
 
 Fault = tuple[int, int, int, int, BadRecords]
 
@@ -100,6 +100,8 @@ def fault_of_stored(batch: memoryview, header: BatchHeader) -> str | None:
     """
     if not header.record_count and len(batch) == HEADER_BYTES:
         return None
+    if header.record_count < 0:
+        return _negative(header)
     try:
         walked = walk_anywhere(batch, 0, len(batch), header, INT64_MIN, INT64_MAX, GAPS)
     except PeerError as error:
@@ -109,9 +111,15 @@ def fault_of_stored(batch: memoryview, header: BatchHeader) -> str | None:
 
 def check_stored(header: BatchHeader, data: bytes) -> None:
     """The same for records that were inflated already, as a PeerError."""
+    if header.record_count < 0:
+        raise PeerError(CORRUPT_MESSAGE, _negative(header))
     walked = walk(data, 0, len(data), header.record_count, header.base_timestamp, INT64_MIN, INT64_MAX, GAPS)
     if not isinstance(walked, int):
         raise PeerError(CORRUPT_MESSAGE, describe(walked, header.record_count))
+
+
+def _negative(header: BatchHeader) -> str:
+    return f"a record count of {header.record_count}, which cannot be negative"
 
 
 def describe(fault: Fault, count: int) -> str:

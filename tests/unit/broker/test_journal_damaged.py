@@ -345,3 +345,14 @@ def test_a_directory_that_was_away_while_the_journal_was_healed_keeps_its_topics
     os.rename(directories[1] + ".away", directories[1])
     assert shape(start(log_dirs=directories).catalog.topics) == expected
     assert [stray_names(directory) for directory in directories] == [[], []]
+
+
+def test_an_empty_partition_metadata_stops_no_start(used, start, warnings):
+    directory = used.store.directories[0].path
+    expected = shape(used.catalog.topics)
+    used.close()
+    write(os.path.join(directory, "first-1", "partition.metadata"), b"")
+    os.unlink(journal(directory))
+    again = start()
+    assert shape(again.catalog.topics) == expected
+    assert any("first-1" in line and "is ignored" in line for line in warnings())

@@ -12,7 +12,7 @@ from headrace.log import record_faults
 from headrace.log.admission import UNCHECKED, check_slowly
 from headrace.log.config import NEVER
 from headrace.protocol import record_check
-from headrace.protocol.batch import HEADER_BYTES, LOG_APPEND_TIME, check_produced
+from headrace.protocol.batch import HEADER_BYTES, LOG_APPEND_TIME, check_produced, read_header
 from headrace.protocol.error_codes import INVALID_RECORD, INVALID_TIMESTAMP
 from headrace.protocol.records import Record, build_batch, iter_records
 
@@ -211,3 +211,16 @@ def test_what_compaction_left_is_no_fault(monkeypatch, bench):
     bench.restart(clean=False)
     assert bench.store.poison_batches == 0
     assert [header.last_offset for header, _ in read_all(bench.log)] == [6, 9]
+
+
+def test_a_stored_batch_with_a_negative_count_is_a_fault(monkeypatch, bench):
+    monkeypatch.setattr(record_faults, "IS_NATIVE", True)
+    log = bench.create()
+    data = batch()
+    struct.pack_into(">i", data, COUNT_AT, -5)
+    log.stage_own(sealed(data), NOW_MS, Answer())
+    bench.writer.end_of_turn()
+    bench.restart(clean=False)
+    assert bench.store.poison_batches == 1
+    with pytest.raises(PeerError, match="negative"):
+        record_check.check_stored(read_header(data), bytes(data[HEADER_BYTES:]))

@@ -173,6 +173,36 @@ def test_a_start_and_a_survey_agree_on_a_gap_before_a_damaged_batch(bench):
     assert [each[:1] + each[2:4] for each in bench.log.active.damages] == expected
 
 
+def test_an_index_that_kafka_made_at_its_full_size_is_cut_at_its_zeros(bench):
+    log = filled(bench)
+    bench.append(log, *[batch(size=4000) for _ in range(10)])
+    end = log.end_offset
+    bench.stop()
+    os.unlink(os.path.join(log.directory.path, ".kafka_cleanshutdown"))
+    sizes = {}
+    for suffix in (".index", ".timeindex"):
+        path = log.active.path + suffix
+        sizes[path] = os.path.getsize(path)
+        os.truncate(path, 24 * 1000)
+    bench.start()
+    assert bench.store.recovered_bytes < 5000, "the index still leads to the recovery point"
+    assert {path: os.path.getsize(path) for path in sizes} == sizes
+    assert offsets_of(bench.log) == list(range(end))
+
+
+def test_a_log_that_was_moved_to_another_directory_is_not_missing(tmp_path):
+    bench = Bench(tmp_path / "a", tmp_path / "b")
+    log = bench.create()
+    bench.append(log, batch())
+    bench.stop()
+    os.rename(log.path, os.path.join(bench.paths[1], "t-0"))
+    bench.start()
+    assert [entry for directory in bench.store.directories for entry in directory.damage.entries] == []
+    bench.store.delete(bench.log)
+    assert bench.create().end_offset == 0
+    bench.crash()
+
+
 # ── while a log is open ──────────────────────────────────────────────────────────────────────────────────────────────
 
 

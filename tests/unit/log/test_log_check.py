@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from harness import Bench, batch, offsets_of
 
 from headrace.cli.main import headrace
+from headrace.core.files import Disk
 from headrace.protocol.batch import HEADER
 
 
@@ -158,3 +159,40 @@ def test_checkpoints_that_cannot_be_read_are_set_aside(stopped):
     assert offsets_of(stopped.log) == list(range(80))
     assert stopped.log.producers.get(5).batches[-1].last_sequence == 79
     stopped.crash()
+
+
+def test_a_gap_between_two_segments_is_filled(stopped):
+    path = segment(stopped, 1)
+    at = batch_positions(path)
+    following = int(os.path.basename(segment(stopped, 2))[:20])
+    os.truncate(path, at[-1])
+    os.unlink(os.path.join(stopped.paths[0], ".kafka_cleanshutdown"))
+    code, text = run("check", stopped.paths[0])
+    assert (code, "no file has these offsets" in text) == (1, True), text
+    code, text = run("repair", stopped.paths[0], "--execute")
+    assert code == 0, text
+    assert os.path.getsize(path + ".damaged") == at[-1]
+    assert run("check", stopped.paths[0])[0] == 0
+    stopped.start()
+    assert stopped.log.directory.damage.entries == []
+    assert offsets_of(stopped.log) == list(range(80))
+    assert offsets_with_records(stopped.log) == [
+        each for each in range(80) if each not in (following - 2, following - 1)
+    ]
+    stopped.crash()
+
+
+def test_a_kill_before_the_repaired_file_has_its_name_leaves_the_old_one(stopped, monkeypatch):
+    path = segment(stopped, 1)
+    overwrite(path, batch_positions(path)[3] + 100, b"\xff\xfe")
+    with open(path, "rb") as file:
+        before = file.read()
+
+    def killed(disk, old, new):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Disk, "rename", killed)
+    run("repair", stopped.paths[0], "--execute")
+    for name in (path, path + ".damaged"):
+        with open(name, "rb") as file:
+            assert file.read() == before

@@ -170,3 +170,12 @@ def test_an_unknown_codec_is_the_clients_fault_on_reading_and_ours_on_writing() 
 def test_importing_the_module_does_not_load_the_codecs() -> None:
     code = f"import sys, {compression.__name__}; sys.exit('cramjam' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("version", [0, -1])
+def test_snappy_of_a_version_that_never_was_is_refused(version: int) -> None:
+    framed = bytearray(compress(SNAPPY, TEXT))
+    assert decompress(SNAPPY, bytes(framed)) == TEXT
+    struct.pack_into(">i", framed, 8, version)
+    with pytest.raises(PeerError, match="xerial version"):
+        decompress(SNAPPY, bytes(framed))
