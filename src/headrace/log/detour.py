@@ -155,6 +155,24 @@ def damaged_at(log: "PartitionLog", segment: Segment, position: int) -> PeerErro
     return refusal(log, segment, damage)
 
 
+def problem_at(log: "PartitionLog", at: int, position: int, first: int) -> PeerError | None:
+    """What is wrong with the batch at a position of the segment at place `at`, whose offset is at least `first`."""
+    segment, end_offset = log.segments[at], end_of(log, at)
+    try:
+        for found in Surveyor(_FewReads(segment, READS_MAX), segment.size, first, end_offset).run(position):
+            if isinstance(found, Damage):
+                add_damages(log, segment, [found])
+                return refusal(log, segment, found)
+            break
+    except _TooLongError:  # it is damaged, and where the next good one begins is for a thread to find
+        segment.surveyed = False
+        _survey(log, segment, end_offset)
+        damage = first_damage(segment, position)
+        if damage is not None and damage.position <= position:
+            return refusal(log, segment, damage)
+    return None
+
+
 def damage_behind(log: "PartitionLog", segment: Segment, position: int) -> Damage | None:
     """Looks at every batch, if nobody has, and returns the first damage at or behind a position."""
     if not segment.surveyed:

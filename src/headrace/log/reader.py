@@ -17,7 +17,6 @@ from headrace.core.errors import PeerError
 from headrace.core.files import OpenFile
 from headrace.log import detour
 from headrace.log.segment import LENGTH_PREFIX_BYTES, AstrayError, Segment
-from headrace.log.survey import Damage, Surveyor
 
 if TYPE_CHECKING:
     from headrace.log.partition_log import PartitionLog
@@ -266,12 +265,10 @@ class LogReader:
             return
         base = int.from_bytes(segment.head(position, 8), "big", signed=True)
         first = base if segment.base_offset <= base <= offset else offset
-        for seen in Surveyor(segment.reading(), segment.size, first, detour.end_of(log, at)).run(position):
-            if isinstance(seen, Damage):
-                self._cursors.clear()
-                detour.add_damages(log, segment, [seen])
-                raise detour.refusal(log, segment, seen)
-            break
+        error = detour.problem_at(log, at, position, first)
+        if error is not None:
+            self._cursors.clear()
+            raise error
         self._checked = offset
 
     def _damaged(self, segment: Segment, offset: int) -> PeerError:

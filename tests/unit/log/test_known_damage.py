@@ -294,3 +294,20 @@ def test_retention_takes_the_age_of_the_file_where_the_newest_record_is_not_know
     assert not sealed.timestamp_is_certain
     sealed.created_ms = NOW_MS + 10**9
     assert bench.housekeeping._timestamp(sealed) == NOW_MS + 10**9
+
+
+def test_a_reader_that_asks_again_does_not_search_a_large_segment_on_the_loop(bench, monkeypatch):
+    filled(bench)
+    log = bench.restart(clean=True)
+    at = positions(log.active)
+    with open(log.active.log_path, "r+b") as file:
+        file.seek(at[10] + 100)
+        file.write(b"\xff" * (log.active.size - at[10] - 100))
+    monkeypatch.setattr(detour, "AT_ONCE_BYTES_MAX", 100)
+    monkeypatch.setattr(detour, "READS_MAX", 0)
+    bench.flushers.held = True
+    refused(lambda: detour.problem_at(log, 0, at[10], 20), KAFKA_STORAGE_ERROR)
+    assert len(bench.flushers.jobs) == 1
+    bench.flushers.held = False
+    bench.flushers.run()
+    refused(lambda: log.read(20, 1 << 20, whole_first=True))
