@@ -37,7 +37,7 @@ INT64_MAX: Final = (1 << 63) - 1
 
 # What the loop does itself: about a millisecond of work at most. Records, and bytes as sent and as inflated.
 RECORDS_HERE_MAX: Final = 100_000 if IS_NATIVE else 2_000
-PLAIN_HERE_BYTES_MAX: Final = 4 << 20 if IS_NATIVE else 32 << 10
+PLAIN_HERE_BYTES_MAX: Final = 4 << 20 if IS_NATIVE else 256 << 10
 PACKED_HERE_BYTES_MAX: Final = 64 << 10
 INFLATED_HERE_BYTES_MAX: Final = 256 << 10 if IS_NATIVE else 32 << 10
 
