@@ -80,6 +80,14 @@ WRONG: list[tuple[str, str, str]] = [
      "@hr.to_topic('x')\ndef t(k):\n    return k", "6", "which each batch rewrites; as a stream"),
     ("@hr.table(key='id')\ndef t(orders):\n    return orders.groupBy('id', F.to_date('at').alias('day')).count()", "3",
      "which key= does not hold, so that a key has several rows"),
+    ("@hr.table(key='id')\ndef t(orders):\n    return orders.groupBy('id').count().where('count < 5')", "3",
+     "remove such rows with delete=\"not (count < CAST(5 AS BIGINT))\", or keep the rows of the state in a table"),
+    ("@hr.table(key='id')\ndef t(orders):\n    n = orders.groupBy('id').count()\n"
+     "    return n.withColumn('x', F.explode(F.array('count', 'id')))", "3", "has a generate above an aggregate"),
+    ("@hr.table(key=['id', 'best'])\ndef t(orders):\n    return orders.groupBy('id').agg(F.max('at').alias('best'))",
+     "3", "its key holds 'best', the result of an aggregate, which changes"),
+    ("@hr.table(key='d')\ndef t(orders):\n    n = orders.groupBy('at').count()\n"
+     "    return n.select(F.to_date('at').alias('d'), 'count')", "3", "groups by at, which key= does not hold"),
     ("@hr.table(key='id', delete='amount < 0')\ndef t(orders):\n    return orders.select('id', 'amount')", "3",
      "delete= needs to know whether a row came before or after"),
     ("@hr.to_topic('x', value='nr')\ndef t(orders):\n    return orders", "3", "value names 'nr'"),
@@ -90,14 +98,36 @@ UNMAINTAINABLE = {
     "k.limit(3)": "it uses globallimit",
     "k.groupBy('id').count().where('count > 1')": "it filters, joins or groups what was grouped before",
     "k.join(k.groupBy('id').count(), 'id')": "it reads a table twice",
-    "k.groupBy('amount').agg(F.max('id').alias('id'))": "its key is the result of an aggregate",
+    "k.union(k)": "it reads a table twice",
+    "k.groupBy('amount').agg(F.max('id').alias('id'))": "its key holds 'id', the result of an aggregate",
     "k.withColumn('r', F.rand())": "it would not give the same rows again",
     "k.dropDuplicates(['amount'])": "it uses deduplicate",
+    "k.where(F.col('at') < F.current_timestamp())": "it uses the time of the batch",
+    "k.groupBy('id', 'amount').count()": "groups by amount, which key= does not hold",
 }
 WRONG += [
     (f"{KEYED}@hr.table(key='id')\ndef t(k):\n    return {code}", "6", f"up to date from the changes: {why}")
     for code, why in UNMAINTAINABLE.items()
 ]
+
+
+WRONG.append(
+    (
+        f"{KEYED}{KEYED.replace('def k', 'def other')}@hr.table(key='id')\ndef t(k, other):\n"
+        "    return k.join(k.select('id'), 'id')", "9", "it does not use every table that it reads",
+    )
+)  # fmt: skip
+RIGHT = {
+    "id": "orders.groupBy(F.col('id').alias('nr')).count().withColumnRenamed('nr', 'id')",
+    "day": "orders.groupBy(F.to_date('at').alias('day')).agg(F.sum('amount').alias('amount'))",
+    "begin": "orders.groupBy(F.window('at', '1 hour')).count().select(F.col('window.start').alias('begin'), 'count')",
+    "end": "orders.groupBy(F.window('at', '1 hour')).count().select('window.end', 'count')",
+}
+
+
+def test_a_key_may_be_what_is_grouped_by_under_any_name_and_the_start_of_a_window(bench: Bench) -> None:
+    code = "".join(f"@hr.table(key={key!r})\ndef t_{key}(orders):\n    return {made}\n" for key, made in RIGHT.items())
+    assert [node.mode for node in checked(bench, TOPIC + code).nodes] == ["update"] * len(RIGHT)
 
 
 @pytest.mark.parametrize(("code", "line", "says"), WRONG)

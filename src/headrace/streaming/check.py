@@ -32,7 +32,7 @@ from headrace.streaming.keyed_partial import orders_field
 from headrace.streaming.maintainable import obstacle
 from headrace.streaming.outline import OutlinedNode, outlined
 from headrace.streaming.parsing import Parser, first_line
-from headrace.streaming.plans import groups_outside, updates_rows
+from headrace.streaming.plans import above_state, group_problem, updates_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,12 +103,12 @@ def _checked_whole(
 ) -> CheckedNode:
     """A node that is computed from whole tables; `table`, if it is to be kept up to date from that one's changes."""
     why = unmaintainable(graph, node) if table is not None else None
-    frame = None if why is not None else Assembler(graph, EmptyTables(reader)).compute(node.name)
+    tables = EmptyTables(reader)
+    frame = None if why is not None else Assembler(graph, tables).compute(node.name)
     if table is not None:
-        inputs = len(list(graph.inlined_edges(node.name)))
         if frame is not None and isinstance(node.output, TableOutput):
             _check_columns(node, "key", node.output.key, frame.columns)
-            why = obstacle(frame, node.output.key, inputs)
+            why = obstacle(frame, node.output.key, tuple(tables.given))
         if why is not None:
             refuse(node, table, changing[table], why)
     if frame is None:
@@ -154,16 +154,12 @@ def _order(node: Node, frame: "DataFrame", mode: Mode) -> Order | None:
     if not isinstance(output, TableOutput):
         return None
     order = order_of(output, frame.columns, by_state=mode == "update" and updates_rows(frame))
-    if output.key and order is None and (outside := groups_outside(frame, output.key)):
-        raise PipelineError(
-            node.place,
-            f"{node.name}: groups by {', '.join(outside)}, which key= does not hold, so that a key has several rows; "
-            f"add it to key=, or group by the key alone",
-        )
+    if output.key and order is None:
+        _check_state(node, frame, output.key)
     if order is None and (output.history or output.truncate is not None or output.nulls == "unchanged"):
         raise PipelineError(
             node.place,
-            f"{node.name}: history=, truncate= and nulls= take changes as they come, not what state makes; drop them",
+            f"{node.name}: history=, truncate= and nulls= cannot be used with an aggregate or custom state; remove them",
         )
     if order is not None and order.once and output.delete is not None:
         raise PipelineError(
@@ -172,6 +168,23 @@ def _order(node: Node, frame: "DataFrame", mode: Mode) -> Order | None:
             f"or return _topic, _partition and _offset",
         )
     return order
+
+
+def _check_state(node: Node, frame: "DataFrame", key: tuple[str, ...]) -> None:
+    """Rows that state updates must reach the table one for one, each under the key of its group."""
+    above = above_state(frame)
+    if above is not None:
+        operator, condition = above
+        deleted = f'remove such rows with delete="not {condition}", or ' if condition is not None else ""
+        raise PipelineError(
+            node.place,
+            f"{node.name}: has a {operator.lower()} above an aggregate or custom state, so that a row which it leaves "
+            f"out after an update would stay in the table as it was; {deleted}keep the rows of the state in a table of "
+            f"their own, and declare {node.name} with @hr.materialized over it",
+        )
+    why = group_problem(frame, key)
+    if why is not None:
+        raise PipelineError(node.place, f"{node.name}: {why}; let key= be the columns that it groups by, as they are")
 
 
 def output_mode(node: Node, frame: "DataFrame") -> Mode:

@@ -68,19 +68,24 @@ class EmptyReader:
 
 
 class EmptyTables:
-    """The same for a function that reads whole tables."""
+    """The same for a function that reads whole tables. `given` are those that were asked for, but not static ones."""
 
     def __init__(self, empty: EmptyReader) -> None:
         self._empty = empty
+        self.given: list[DataFrame] = []
 
     def topic(self, topic: Topic, observed: str) -> "DataFrame":
         raise PipelineError(topic.place, f"topic {topic.topic!r}: cannot be read whole; make a table of it first")
 
     def own_table(self, node: Node, given: TableStream | None, *, changes: bool) -> "DataFrame":
-        return self._empty.whole(self._empty.own_table(node, given, changes=changes))
+        return self._given(self._empty.own_table(node, given, changes=changes))
 
     def other_table(self, given: TableStream) -> "DataFrame":
-        return self._empty.whole(self._empty.other_table(given))
+        return self._given(self._empty.other_table(given))
 
     def static(self, given: Static, node: Node | None) -> "DataFrame":
         return self._empty.static(given, node)
+
+    def _given(self, stream: "DataFrame") -> "DataFrame":
+        self.given.append(self._empty.whole(stream))
+        return self.given[-1]

@@ -4,12 +4,12 @@ The function over the rows that changed (as they were and as they are) must give
 That holds where a row of the result comes from single rows of the inputs (selecting, filtering, inner joins, explode,
 unions) and where the result groups such rows by the key. It does not hold above an aggregate, where a filter over
 a part of a group says nothing of the whole group; for outer and anti joins, where a row is there because another is
-not; for limits and windows. Whatever is not known to hold is refused.
+not; for limits and windows; for the time of the batch. Whatever is not known to hold is refused.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.streaming.plans import made_of
+from headrace.streaming.plans import each_of, group_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,24 +20,26 @@ _ABOVE_GROUPS = frozenset({"Project", "SubqueryAlias", "Sort"})
 _JOINS = frozenset({"INNER", "CROSS", "LEFT SEMI"})
 
 
-def obstacle(frame: "DataFrame", key: tuple[str, ...], inputs: int) -> str | None:
-    """Why it cannot be; None if it can. `frame` is of plain DataFrames, `inputs` of them."""
+def obstacle(frame: "DataFrame", key: tuple[str, ...], inputs: "tuple[DataFrame, ...]") -> str | None:
+    """Why it cannot be; None if it can. `frame` is of plain DataFrames; `inputs` are the tables that it was given."""
     found: Any = frame
+    jvm: Any = frame.sparkSession._jvm
+    current = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
     root = found._jdf.queryExecution().analyzed()
-    leaves, work = 0, [root]
+    leaves, work = [], [root]
     while work:
         plan = work.pop()
-        name, children = str(plan.nodeName()), plan.children()
-        if children.size() == 0:
-            leaves += 1
+        children = each_of(plan.children())
+        if not children:
+            leaves.append(plan)
             continue
-        why = _step(plan, name)
+        why = _step(plan, str(plan.nodeName()))
         if why is not None:
             return why
-        work.extend(children.apply(index) for index in range(children.size()))
-    if leaves != inputs:
-        return "it reads a table twice"
-    return _above_groups(frame, root, key)
+        work.extend(children)
+    if root.containsPattern(current):
+        return "it uses the time of the batch (current_timestamp and its like), which no change of a table tells"
+    return _inputs_obstacle(leaves, inputs) or _above_groups(root) or group_problem(frame, key)
 
 
 def _step(plan: Any, name: str) -> str | None:
@@ -52,29 +54,39 @@ def _step(plan: Any, name: str) -> str | None:
     return None
 
 
-def _above_groups(frame: "DataFrame", root: Any, key: tuple[str, ...]) -> str | None:
-    """What stands above an aggregate, and whether the key is of what it groups by."""
-    jvm: Any = frame.sparkSession._jvm
-    output = root.output()
-    columns = [output.apply(index) for index in range(output.size())]
-    wanted = {column.exprId().id() for column in columns if column.name() in key}
+def _inputs_obstacle(leaves: list[Any], inputs: "tuple[DataFrame, ...]") -> str | None:
+    """Spark gives columns new ids where a table is read a second time, so a leaf is one of the inputs or a repetition
+    of one, or something else."""
+    given = [_leaf_ids(frame) for frame in inputs]
+    read = [_ids(leaf) for leaf in leaves]
+    if any(each not in read for each in given):
+        return "it does not use every table that it reads"
+    if len(read) > len(given):
+        return "it reads a table twice, or rows that are not of its tables"
+    return None
+
+
+def _leaf_ids(frame: "DataFrame") -> frozenset[int]:
+    found: Any = frame
+    plan = found._jdf.queryExecution().analyzed()
+    while plan.children().size():
+        plan = plan.children().apply(0)
+    return _ids(plan)
+
+
+def _ids(plan: Any) -> frozenset[int]:
+    return frozenset(int(column.exprId().id()) for column in each_of(plan.output()))
+
+
+def _above_groups(root: Any) -> str | None:
+    """Only the last step may group."""
     plan = root
     while str(plan.nodeName()) in _ABOVE_GROUPS:
-        if str(plan.nodeName()) == "Project":
-            wanted = made_of(plan.projectList(), wanted)
         plan = plan.children().apply(0)
-    if str(plan.nodeName()) == "Aggregate":
-        functions = jvm.org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
-        expressions = plan.aggregateExpressions()
-        for each in (expressions.apply(index) for index in range(expressions.size())):
-            if each.exprId().id() in wanted and functions.containsAggregate(each):
-                return "its key is the result of an aggregate"
-    rest = [plan.children().apply(index) for index in range(plan.children().size())]
-    if str(plan.nodeName()) not in _GROUPING:
-        rest = [plan]
+    rest = each_of(plan.children()) if str(plan.nodeName()) in _GROUPING else [plan]
     while rest:
         below = rest.pop()
         if str(below.nodeName()) in _GROUPING:
             return "it filters, joins or groups what was grouped before"
-        rest.extend(below.children().apply(index) for index in range(below.children().size()))
+        rest.extend(each_of(below.children()))
     return None

@@ -7,19 +7,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 # Operators whose state gives a row again, changed, when more of its group comes.
-_UPDATING = ("Aggregate", "FlatMapGroupsWithState", "FlatMapGroupsInPandasWithState", "TransformWithState",
-             "TransformWithStateInPySpark", "TransformWithStateInPandas")  # fmt: skip
+_UPDATING = frozenset({"Aggregate", "FlatMapGroupsWithState", "FlatMapGroupsInPandasWithState", "TransformWithState",
+                       "TransformWithStateInPySpark", "TransformWithStateInPandas"})  # fmt: skip
+# Operators that give one row for each row, so that a row which state has updated replaces the one before.
+_ROW_FOR_ROW = frozenset({"Project", "SubqueryAlias", "EventTimeWatermark"})
+_ABOVE_GROUPS = frozenset({"Project", "SubqueryAlias", "EventTimeWatermark", "Sort"})
+_TIME_WINDOW = "spark.timeWindow"  # Spark marks the column of a window with it
 
 
 def operators(frame: "DataFrame") -> Iterator[Any]:
     """The operators of the analysed plan, from the last one down."""
-    found: Any = frame
-    work = [found._jdf.queryExecution().analyzed()]
+    work = [_analysed(frame)]
     while work:
         plan = work.pop()
         yield plan
-        children = plan.children()
-        work.extend(children.apply(index) for index in range(children.size()))
+        work.extend(each_of(plan.children()))
 
 
 def updates_rows(frame: "DataFrame") -> bool:
@@ -27,34 +29,98 @@ def updates_rows(frame: "DataFrame") -> bool:
     return any(plan.isStreaming() and plan.nodeName() in _UPDATING for plan in operators(frame))
 
 
-def groups_outside(frame: "DataFrame", key: tuple[str, ...]) -> tuple[str, ...]:
-    """What the last aggregate groups by and the key does not hold: then a key has several groups, and several rows."""
-    found: Any = frame
-    plan = found._jdf.queryExecution().analyzed()
-    output = plan.output()
-    columns = [output.apply(index) for index in range(output.size())]
-    wanted = {column.exprId().id() for column in columns if column.name() in key}
-    while str(plan.nodeName()) in ("Project", "SubqueryAlias"):
+def above_state(frame: "DataFrame") -> tuple[str, str | None] | None:
+    """The first operator that may leave out or multiply rows which state updates, with its condition if it filters;
+    None if each of these rows reaches the table. A row that no longer passes would stay in the table as it was."""
+    plan = _analysed(frame)
+    while (name := str(plan.nodeName())) in _ROW_FOR_ROW:
+        plan = plan.children().apply(0)
+    if name in _UPDATING:
+        return None
+    return name, str(plan.condition().sql()) if name == "Filter" else None
+
+
+def group_problem(frame: "DataFrame", key: tuple[str, ...]) -> str | None:
+    """Why a key does not name exactly one group of the last aggregate; None if it does, or nothing is grouped last.
+
+    Each grouping expression must reach the key as itself, and nothing in the key may be the result of an aggregate:
+    else a key has several groups, or a group changes its key and leaves the row of the old one behind."""
+    plan = _analysed(frame)
+    columns = [column for column in each_of(plan.output()) if column.name() in key]
+    made = itself = {int(column.exprId().id()) for column in columns}
+    while str(plan.nodeName()) in _ABOVE_GROUPS:
         if str(plan.nodeName()) == "Project":
-            wanted = made_of(plan.projectList(), wanted)
+            named = each_of(plan.projectList())
+            made, itself = made_of(named, made), _passed_on(named, itself)
         plan = plan.children().apply(0)
     if str(plan.nodeName()) != "Aggregate":
-        return ()
-    held = wanted | made_of(plan.aggregateExpressions(), wanted)
-    groups = plan.groupingExpressions()
-    every = [groups.apply(index) for index in range(groups.size())]
-    return tuple(str(each.sql()) for each in every if not references(each) <= held)
+        return None
+    named = each_of(plan.aggregateExpressions())
+    jvm: Any = frame.sparkSession._jvm
+    functions = jvm.org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
+    for each in named:
+        if each.exprId().id() in made and functions.containsAggregate(each):
+            return f"its key holds {each.name()!r}, the result of an aggregate, which changes"
+    held = [_bare(each) for each in named if each.exprId().id() in itself]
+    known = {int(each.exprId().id()) for each in held if _is_attribute(each)} | _passed_on(named, itself)
+    outside = [
+        str(each.sql())
+        for each in each_of(plan.groupingExpressions())
+        if not (references(each) <= known and each.deterministic())
+        and not any(each.semanticEquals(other) for other in held)
+    ]
+    return (
+        f"groups by {', '.join(outside)}, which key= does not hold, so that a key has several rows" if outside else None
+    )
 
 
-def made_of(expressions: Any, wanted: set[int]) -> set[int]:
+def made_of(expressions: list[Any], wanted: set[int]) -> set[int]:
     """The columns that the wanted ones among named expressions are made of."""
     found: set[int] = set()
-    for each in (expressions.apply(index) for index in range(expressions.size())):
+    for each in expressions:
         if each.exprId().id() in wanted:
             found |= references(each)
     return found
 
 
 def references(expression: Any) -> set[int]:
-    used = expression.references().toSeq()
-    return {used.apply(index).exprId().id() for index in range(used.size())}
+    return {int(used.exprId().id()) for used in each_of(expression.references().toSeq())}
+
+
+def each_of(seq: Any) -> list[Any]:
+    """A Scala sequence as a list."""
+    return [seq.apply(index) for index in range(seq.size())]
+
+
+def _analysed(frame: "DataFrame") -> Any:
+    found: Any = frame
+    return found._jdf.queryExecution().analyzed()
+
+
+def _passed_on(expressions: list[Any], wanted: set[int]) -> set[int]:
+    """The columns that the wanted ones are, under whatever name; a window is told by its start or its end."""
+    found = set()
+    for each in expressions:
+        if each.exprId().id() not in wanted:
+            continue
+        column = _bare(each)
+        if _kind(column) == "GetStructField" and _is_attribute(column.child()):
+            window = column.child()
+            column = window if window.metadata().contains(_TIME_WINDOW) else column
+        if _is_attribute(column):
+            found.add(int(column.exprId().id()))
+    return found
+
+
+def _bare(expression: Any) -> Any:
+    while _kind(expression) == "Alias":
+        expression = expression.child()
+    return expression
+
+
+def _is_attribute(expression: Any) -> bool:
+    return _kind(expression) == "AttributeReference"
+
+
+def _kind(expression: Any) -> str:
+    return str(expression.getClass().getSimpleName())
