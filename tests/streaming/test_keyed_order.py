@@ -170,6 +170,16 @@ def test_what_nothing_tells_apart_stops_the_node_in_one_batch_and_over_two(spark
         (order, VALUES, one, other, SEVERAL_MARK),
         (TableOutput(key=("id",)), VALUES, one, (1, 6, "u", "b"), SEVERAL_MARK),
         (TableOutput(key=("id",)), PLACED, (*one, "t", 0, 7, None), (*one, "t", 1, 3, None), PARTITIONS_MARK),
+        # Several rows of one record, as an explode or a join makes them.
+        *[
+            (output, PLACED, (*one, "t", 0, 7, None), (*other, "t", 0, 7, None), SEVERAL_MARK)
+            for output in (
+                TableOutput(key=("id",)),
+                order,
+                TableOutput(key=("id",), order_by=("lsn",), history=True),
+                TableOutput(key=("id",), order_by=("lsn",), nulls="unchanged"),
+            )
+        ],
     ]
     for number, (output, schema, first, second, says) in enumerate(cases):
         together = Table(spark, tmp_path / f"{number}-together", output, schema)

@@ -14,6 +14,7 @@ from headrace.streaming.declarations import TableOutput
 from headrace.streaming.delete_markers import AT, PARTITION, TOPIC, Markers
 from headrace.streaming.delta_writes import Stamp, append, is_new, stamped
 from headrace.streaming.keyed_order import (
+    CONTENT,
     KEY_CHARS_MAX,
     PARTITIONS_MARK,
     SEVERAL_MARK,
@@ -169,37 +170,46 @@ def _is(predicate: str | None) -> "Column":
     return F.lit(False) if predicate is None else F.coalesce(F.expr(predicate).cast("boolean"), F.lit(False))
 
 
+def contents(order: Order, at: "Column") -> "list[Column]":
+    """Aggregates: the greatest and the least hash among the rows of the greatest rank `at`. They differ where nothing
+    tells which of those rows is the last. A complement turns the order of the hashes round."""
+    from pyspark.sql import functions as F
+
+    ranks = [at.getField(name).alias(name) for name in order.ranks]
+    turned = F.struct(*ranks, F.bitwise_not(at.getField(CONTENT)).alias(CONTENT))
+    least = F.max(F.when(at.isNotNull(), turned)).getField(CONTENT)
+    return [F.max(at).getField(CONTENT), F.bitwise_not(least)]
+
+
+def told(alike: "Column", mark: str, by: "list[Column]", *rest: "Column") -> "Column":
+    """A condition that is true, or stops the node and names the key."""
+    from pyspark.sql import functions as F
+
+    key = F.substring(F.to_json(F.struct(*by)), 1, KEY_CHARS_MAX)
+    return F.when(alike, True).otherwise(F.raise_error(F.concat(F.lit(mark), key, *rest)).cast("boolean"))
+
+
 def _doubts(order: Order) -> "list[Column]":
     """What must be equal in all rows of a key that could be the last one."""
     from pyspark.sql import functions as F
 
-    if order.placed:
-        if order.by:
-            return []
+    found = [each.alias(name) for each, name in zip(contents(order, F.col("o")), ("one", "other"), strict=True)]
+    if order.placed and not order.by:
         place = F.struct("o.topic", "o.partition")
-        return [F.min(place).alias("one"), F.max(place).alias("other")]
-    # The greatest and the least hash among the rows of the greatest order: a complement turns the order round.
-    values = [F.col(f"o.o{index}").alias(f"o{index}") for index in range(len(order.by))]
-    greatest = F.max(F.struct(*values, F.col("o.content").alias("content")))
-    least = F.max(F.struct(*values, F.bitwise_not(F.col("o.content")).alias("content")))
-    return [greatest["content"].alias("one"), F.bitwise_not(least["content"]).alias("other")]
+        found += [F.min(place).alias("here"), F.max(place).alias("there")]
+    return found
 
 
 def _undoubted(picked: "DataFrame", order: Order, by: "list[Column]") -> "DataFrame":
     from pyspark.sql import functions as F
 
-    if "one" not in picked.columns:
-        return picked
-    key = F.substring(F.to_json(F.struct(*by)), 1, KEY_CHARS_MAX)
-    if order.placed:
-        message = F.concat(
-            F.lit(PARTITIONS_MARK), key, F.lit(" in {"), F.col("one.topic"), F.lit("-"), F.col("one.partition"),
-            F.lit(", "), F.col("other.topic"), F.lit("-"), F.col("other.partition"), F.lit("}"),
+    if order.placed and not order.by:
+        places = (
+            F.lit(" in {"), F.col("here.topic"), F.lit("-"), F.col("here.partition"),
+            F.lit(", "), F.col("there.topic"), F.lit("-"), F.col("there.partition"), F.lit("}"),
         )  # fmt: skip
-    else:
-        message = F.concat(F.lit(SEVERAL_MARK), key)
-    alike = F.col("one").eqNullSafe(F.col("other"))
-    return picked.where(F.when(alike, True).otherwise(F.raise_error(message).cast("boolean")))
+        picked = picked.where(told(F.col("here").eqNullSafe(F.col("there")), PARTITIONS_MARK, by, *places))
+    return picked.where(told(F.col("one").eqNullSafe(F.col("other")), SEVERAL_MARK, by))
 
 
 def last_of_state(frame: "DataFrame", output: TableOutput, columns: list[str]) -> "DataFrame":
@@ -215,6 +225,4 @@ def last_of_state(frame: "DataFrame", output: TableOutput, columns: list[str]) -
         return rows.groupBy(*by).agg(F.max_by(_ROW, "o").alias(_ROW)).select(f"{_ROW}.*")
     groups = frame.select(*keys, row.alias(_ROW)).groupBy(*by)
     counted = groups.agg(F.first(_ROW).alias(_ROW), F.count(F.lit(1)).alias("n"))
-    message = F.concat(F.lit(SEVERAL_MARK), F.substring(F.to_json(F.struct(*by)), 1, KEY_CHARS_MAX))
-    single = F.when(F.col("n") == 1, True).otherwise(F.raise_error(message).cast("boolean"))
-    return counted.where(single).select(f"{_ROW}.*")
+    return counted.where(told(F.col("n") == 1, SEVERAL_MARK, by)).select(f"{_ROW}.*")

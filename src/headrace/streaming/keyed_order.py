@@ -1,9 +1,9 @@
 """Which of two rows of one key is the newer one: decided by the log and the declaration, never by the batches.
 
-Every row of a keyed table keeps its order in a hidden column. It is a struct of the `order_by` values and behind them
-
-- the row's place in the log (topic, partition, offset), where the function passes it on: no two rows are equal then;
-- else a hash of the row: two rows of one order and different content stop the node, since nothing tells which is last.
+Every row of a keyed table keeps its order in a hidden column. It is a struct of the `order_by` values; behind them, where
+the function passes it on, the row's place in the log (topic, partition, offset); and last a hash of the row. The hash
+decides nothing: two rows that are equal before it and differ in it (several rows that an explode or a join makes of one
+record, say) stop the node, since nothing tells which is last.
 
 Without `order_by` the place alone decides, and only within a partition: between partitions the log has no order, so
 a key that comes from two of them stops the node. Without a place either, a key may be written once.
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 SEVERAL_MARK = "headrace rows of one key: "
 PARTITIONS_MARK = "headrace partitions of one key: "
 KEY_CHARS_MAX = 200
+CONTENT = "content"
 _PLACE = ("_topic", "_partition", "_offset")
 _TIMED = ("_topic", "_partition", "_timestamp")
 
@@ -46,6 +47,12 @@ class Order:
         """Whether nothing tells two rows of a key apart, so that each key may be written once only."""
         return not self.by and not self.placed
 
+    @property
+    def ranks(self) -> tuple[str, ...]:
+        """The fields of the struct that decide, in their order: all but the hash."""
+        place = tuple(name[1:] for name in _PLACE) if self.placed else ()
+        return (*(f"o{index}" for index in range(len(self.by))), *place)
+
 
 def order_of(output: TableOutput, columns: Sequence[str], *, by_state: bool) -> Order | None:
     """`columns` are those that the function returns; `by_state`, that a stateful query updates the rows."""
@@ -61,11 +68,13 @@ def order_notes(output: TableOutput, order: Order | None) -> tuple[str, ...]:
         return ()
     notes = []
     if order.once:
-        notes.append("each key is written once: another row of a key stops the node; order_by= would say which is last")
+        notes.append("a second, different row for a key stops the node; add order_by= to say which is last")
     elif not order.placed:
         notes.append(f"two rows of a key with one {', '.join(order.by)} and different content stop the node")
     if output.delete is not None and not order.timed:
-        notes.append("that a key was removed is remembered forever: _topic, _partition and _timestamp are not returned")
+        notes.append(
+            "deletes are remembered forever, because the function does not return _topic, _partition and _timestamp"
+        )
     return tuple(notes)
 
 
@@ -76,10 +85,8 @@ def order_column(order: Order, stored: Sequence[str], gone: "Column") -> "Column
     parts = [F.col(quoted(name)).alias(f"o{index}") for index, name in enumerate(order.by)]
     if order.placed:
         parts += [F.col(name).alias(name[1:]) for name in _PLACE]
-    else:
-        row = F.to_json(F.struct(*[F.col(quoted(name)) for name in stored]))
-        parts.append(F.xxhash64(row, gone).alias("content"))
-    return F.struct(*parts)
+    row = F.to_json(F.struct(*[F.col(quoted(name)) for name in stored]))
+    return F.struct(*parts, F.xxhash64(row, gone).alias(CONTENT))
 
 
 def order_field(order: Order, schema: "StructType") -> "StructField":
@@ -93,9 +100,7 @@ def order_field(order: Order, schema: "StructType") -> "StructField":
             StructField("partition", IntegerType()),
             StructField("offset", LongType()),
         ]
-    else:
-        fields.append(StructField("content", LongType()))
-    return StructField(ORDER, StructType(fields))
+    return StructField(ORDER, StructType([*fields, StructField(CONTENT, LongType())]))
 
 
 def newer(order: Order, new: str, old: str, key: str) -> str:
@@ -107,30 +112,27 @@ def newer(order: Order, new: str, old: str, key: str) -> str:
 
 def _decided(order: Order, new: str, old: str, key: str) -> str:
     """The branches where there are both."""
-    if order.placed and order.by:
-        return f"else {new} > {old}"
-    if order.placed:
-        places = f"' in {{', {old}.topic, '-', {old}.partition, ', ', {new}.topic, '-', {new}.partition, '}}'"
-        same = f"{new}.topic <=> {old}.topic and {new}.partition <=> {old}.partition"
-        raised = f"cast(raise_error(concat('{PARTITIONS_MARK}', {key}, {places})) as boolean)"
-        return f"when {same} then {new}.offset > {old}.offset else {raised}"
     raised = f"cast(raise_error(concat('{SEVERAL_MARK}', {key})) as boolean)"
-    differing = f"when {new}.content <> {old}.content then {raised} else false"
+    differing = f"when {new}.{CONTENT} <> {old}.{CONTENT} then {raised} else false"
     if order.once:
         return differing
-    mine, theirs = (_declared(order, side) for side in (new, old))
-    return f"when {mine} > {theirs} then true when {mine} < {theirs} then false {differing}"
+    mine, theirs = _rank(order, new), _rank(order, old)
+    decided = f"when {mine} > {theirs} then true when {mine} < {theirs} then false {differing}"
+    if order.by:
+        return decided
+    places = f"' in {{', {old}.topic, '-', {old}.partition, ', ', {new}.topic, '-', {new}.partition, '}}'"
+    same = f"{new}.topic <=> {old}.topic and {new}.partition <=> {old}.partition"
+    between = f"cast(raise_error(concat('{PARTITIONS_MARK}', {key}, {places})) as boolean)"
+    return f"when not ({same}) then {between} {decided}"
 
 
 def behind_all(order: Order, new: str, old: str) -> str:
-    """The same for `old` being a change that removes all rows; where rows have no place, one of its order goes too."""
-    if order.placed:
-        return f"{new} > {old}"
-    return f"{_declared(order, new)} > {_declared(order, old)}"
+    """The same for `old` being a change that removes all rows; a row of the same rank goes too."""
+    return f"{_rank(order, new)} > {_rank(order, old)}"
 
 
-def _declared(order: Order, side: str) -> str:
-    return "struct(" + ", ".join(f"{side}.o{index} as o{index}" for index in range(len(order.by))) + ")"
+def _rank(order: Order, side: str) -> str:
+    return "struct(" + ", ".join(f"{side}.{name} as {name}" for name in order.ranks) + ")"
 
 
 def key_text(key: tuple[str, ...], side: str) -> str:

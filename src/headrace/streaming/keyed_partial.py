@@ -4,7 +4,7 @@ A null leaves a column as it was. So every column has an order of its own: the c
 column beside the row's order, it lets an older change that comes later still set what no newer one has set, and only
 that. A removal takes all values that are older; a change behind it begins a new row, of nulls.
 
-Ties are decided by the log's place, or else by the content, and never stop the node: no two changes are equal in both.
+Two changes that nothing tells apart (`keyed_order`) may set different columns; both setting one column stops the node.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from headrace.streaming.declarations import TableOutput
 from headrace.streaming.delete_markers import Markers
 from headrace.streaming.delta_writes import Stamp, append, is_new, stamped
-from headrace.streaming.keyed_merge import GONE, changes_of, key_columns, last_of_each
-from headrace.streaming.keyed_order import Order, order_field, quoted
+from headrace.streaming.keyed_merge import GONE, changes_of, contents, key_columns, last_of_each, told
+from headrace.streaming.keyed_order import SEVERAL_MARK, Order, key_text, newer, order_field, quoted
 from headrace.tables.hidden import ORDER, ORDERS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructField, StructType
 
 _CUT = "_headrace_cut"  # the order of the last removal
@@ -69,17 +69,22 @@ class PartialTable:
         gone, order = F.col(GONE), F.col(ORDER)
         last = F.max(F.when(gone, order)).over(Window.partitionBy(*key_columns(self._output)))
         rows = changes.withColumn(_CUT, last)
-        lives = ~gone & (F.col(_CUT).isNull() | (order > F.col(_CUT)))
+        key = ", ".join(map(quoted, self._output.key))
+        lives = ~gone & F.expr(newer(self._order, ORDER, _CUT, f"to_json(struct({key}))"))
         found = [F.max(F.when(lives, order)).alias(ORDER), F.first(_CUT).alias(_CUT)]
         for index, name in enumerate(names):
             at = F.when(lives & F.col(quoted(name)).isNotNull(), order)
             found += [
                 F.max_by(F.col(quoted(name)), at).alias(f"_headrace_v{index}"),
                 F.max(at).alias(f"_headrace_o{index}"),
+                F.equal_null(*contents(self._order, at)).alias(f"_headrace_told{index}"),
             ]
         keys = [column.alias(f"_headrace_k{index}") for index, column in enumerate(key_columns(self._output))]
-        groups = rows.select("*", *keys).groupBy(*[f"_headrace_k{index}" for index in range(len(keys))])
-        picked = groups.agg(*found)
+        by = [F.col(f"_headrace_k{index}") for index in range(len(keys))]
+        picked = rows.select("*", *keys).groupBy(*by).agg(*found)
+        if names:
+            alike = " and ".join(f"_headrace_told{index}" for index in range(len(names)))
+            picked = picked.where(told(F.expr(alike), SEVERAL_MARK, by))
         return picked.select(
             *[F.col(f"_headrace_k{index}").alias(name) for index, name in enumerate(self._output.key)],
             *[F.col(f"_headrace_v{index}").alias(name) for index, name in enumerate(names)],
@@ -99,14 +104,19 @@ class PartialTable:
         keys = [F.col(quoted(name)).alias(f"_headrace_m{index}") for index, name in enumerate(key)]
         same = F.expr(" and ".join(f"{quoted(name)} <=> _headrace_m{index}" for index, name in enumerate(key)))
         joined = rows.join(marks.select(*keys, F.col(ORDER).alias("_headrace_mark")), same, "left")
-        mark = F.col("_headrace_mark")
-        orders = {name: F.col(ORDERS).getField(name) for name in names}
+        text = f"to_json(struct({', '.join(map(quoted, key))}))"
+
+        def behind(side: str) -> "Column":
+            return F.expr(newer(self._order, side, "_headrace_mark", text))
+
+        lives = {name: behind(f"{ORDERS}.{quoted(name)}") for name in names}
+        orders = [F.when(lives[n], F.col(ORDERS).getField(n)).alias(n) for n in names]
         return joined.select(
             *map(quoted, key),
-            *[F.when(mark.isNull() | (orders[n] > mark), F.col(quoted(n))).alias(n) for n in names],
-            F.struct(*[F.when(mark.isNull() | (orders[n] > mark), orders[n]).alias(n) for n in names]).alias(ORDERS),
-            F.when(mark.isNull() | (F.col(ORDER) > mark), F.col(ORDER)).alias(ORDER),
-            F.greatest(F.col(_CUT), mark).alias(_CUT),
+            *[F.when(lives[n], F.col(quoted(n))).alias(n) for n in names],
+            F.struct(*orders).alias(ORDERS),
+            F.when(behind(ORDER), F.col(ORDER)).alias(ORDER),
+            F.greatest(F.col(_CUT), F.col("_headrace_mark")).alias(_CUT),
         )
 
     def _merge(self, rows: "DataFrame", names: list[str], stamp: Stamp) -> None:
@@ -114,17 +124,18 @@ class PartialTable:
 
         spark, key = rows.sparkSession, self._output.key
         same = " and ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in key)
-        stays = f"(s.{_CUT} is null or t.{ORDER} > s.{_CUT})"
+        text = key_text(key, "s")
+        stays = f"(s.{_CUT} is null or {newer(self._order, f't.{ORDER}', f's.{_CUT}', text)})"
         values: dict[str, Any] = {}
         orders, differs = [], []
         for name in names:
             column = quoted(name)
             mine, theirs = f"s.{ORDERS}.{column}", f"t.{ORDERS}.{column}"
-            newer = f"{mine} is not null and ({theirs} is null or {mine} > {theirs})"
-            older = f"(s.{_CUT} is null or {theirs} > s.{_CUT})"
-            differs += [f"({newer})", f"({theirs} is not null and not {older})"]
-            values[column] = f"case when {newer} then s.{column} when {older} then t.{column} end"
-            orders.append(f"'{name}', case when {newer} then {mine} when {older} then {theirs} end")
+            later = newer(self._order, mine, theirs, text)
+            older = f"(s.{_CUT} is null or {newer(self._order, theirs, f's.{_CUT}', text)})"
+            differs += [f"({later})", f"({theirs} is not null and not {older})"]
+            values[column] = f"case when {later} then s.{column} when {older} then t.{column} end"
+            orders.append(f"'{name}', case when {later} then {mine} when {older} then {theirs} end")
         values[ORDERS] = f"named_struct({', '.join(orders)})"
         values[ORDER] = f"case when {stays} then greatest(s.{ORDER}, t.{ORDER}) else s.{ORDER} end"
         inserted: dict[str, Any] = {quoted(n): f"s.{quoted(n)}" for n in (*key, *names, ORDERS, ORDER)}
