@@ -156,7 +156,8 @@ def materialized(
         properties=options_of(properties),
         recomputed=True,
     )
-    trigger = f"{length.total_seconds():g} seconds" if length is not None else None
+    # Whole milliseconds: Spark reads neither fractions nor exponents.
+    trigger = f"{max(1, length // timedelta(milliseconds=1))} milliseconds" if length is not None else None
     return _decorator(function, output, trigger=trigger, name=name)
 
 

@@ -17,12 +17,12 @@ def check_table(place: Place, output: TableOutput) -> None:
         if predicate is not None and (why := problem(predicate)) is not None:
             raise PipelineError(place, f"table: {name}={predicate!r}: {why}")
     if output.mode == "complete" and output.key:
-        raise PipelineError(place, "table: mode='complete' rewrites the table, so a key has no use; drop one of both")
-    if output.key and output.mode == "append" and output.delete is None:
-        return
+        raise PipelineError(place, "table: mode='complete' rewrites the table, so a key has no use; remove one of them")
     if output.delete is not None and not output.key:
         raise PipelineError(place, "table: delete= removes rows by their key; add key=")
     _check_changes(place, output)
+    if output.key and output.mode == "append" and output.delete is None:
+        return
     if output.order_by and not output.key:
         raise PipelineError(place, "table: order_by= decides among rows of one key; add key=")
     if output.replace_where is not None and (output.key or output.mode == "complete"):
@@ -37,7 +37,7 @@ def _check_changes(place: Place, output: TableOutput) -> None:
     if output.history and (not output.key or len(output.order_by) != 1):
         raise PipelineError(place, "table: history=True needs key= and one column in order_by=, which dates versions")
     if output.history and output.truncate is not None:
-        raise PipelineError(place, "table: history=True and truncate= do not go together; drop one of both")
+        raise PipelineError(place, "table: history=True and truncate= do not go together; remove one of them")
     one_of(place, "nulls", output.nulls, ("null", "unchanged"))
     if output.nulls == "unchanged" and not (output.key and output.order_by):
         raise PipelineError(place, "table: nulls='unchanged' puts changes of a key together; add key= and order_by=")

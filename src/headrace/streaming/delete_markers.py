@@ -66,8 +66,8 @@ class Markers:
         by = [F.col(EVERYTHING), *[F.col(quoted(name)) for name in self._key]]
         if self._every:
             by.append(F.col(f"{ORDER}.o0"))
-        keys = [column.alias(f"k{index}") for index, column in enumerate(by)]
-        rows = marks.select(*keys, row).groupBy(*[f"k{index}" for index in range(len(keys))])
+        keys = [column.alias(f"_headrace_k{index}") for index, column in enumerate(by)]
+        rows = marks.select(*keys, row).groupBy(*[f"_headrace_k{index}" for index in range(len(keys))])
         return rows.agg(F.max_by("row", F.col(f"row.{ORDER}")).alias("row")).select("row.*")
 
     def all(self, spark: "SparkSession") -> "DataFrame | None":

@@ -71,8 +71,10 @@ class HistoryTable:
 
         key, spark = self._output.key, changes.sparkSession
         names = list(map(quoted, [*columns, ORDER, GONE]))
-        touched = changes.select(*[F.col(quoted(name)).alias(f"k{index}") for index, name in enumerate(key)]).distinct()
-        same = F.expr(" and ".join(f"{quoted(name)} <=> k{index}" for index, name in enumerate(key)))
+        touched = changes.select(
+            *[F.col(quoted(name)).alias(f"_headrace_k{index}") for index, name in enumerate(key)]
+        ).distinct()
+        same = F.expr(" and ".join(f"{quoted(name)} <=> _headrace_k{index}" for index, name in enumerate(key)))
         table = spark.read.format("delta").load(self._path).join(touched, same, "left_semi")
         known = changes.unionByName(table.withColumn(GONE, F.lit(False)).select(*names))
         marks = self._markers.all(spark)

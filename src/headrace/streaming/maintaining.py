@@ -103,11 +103,13 @@ class MaintainSink:
         from pyspark.sql import functions as F
 
         spark, key = whole.sparkSession, self._output.key
-        touched = touched.select(*[F.col(quoted(name)).alias(f"k{index}") for index, name in enumerate(key)]).persist()
+        touched = touched.select(
+            *[F.col(quoted(name)).alias(f"_headrace_k{index}") for index, name in enumerate(key)]
+        ).persist()
         try:
-            ours = F.expr(" and ".join(f"{quoted(name)} <=> k{index}" for index, name in enumerate(key)))
+            ours = F.expr(" and ".join(f"{quoted(name)} <=> _headrace_k{index}" for index, name in enumerate(key)))
             rows = last_of_state(whole.join(touched, ours, "left_semi"), self._output, whole.columns)
-            same = " and ".join(f"t.{quoted(name)} <=> s.k{index}" for index, name in enumerate(key))
+            same = " and ".join(f"t.{quoted(name)} <=> s._headrace_k{index}" for index, name in enumerate(key))
             values: dict[str, Any] = {quoted(name): f"s.{quoted(name)}" for name in whole.columns}
             kinds = {column.name: column.dataType.simpleString() for column in whole.schema.fields}
             alike = [f"t.{quoted(name)} <=> s.{quoted(name)}" for name in whole.columns if "map<" not in kinds[name]]

@@ -290,6 +290,7 @@ class Runner:
     def _inputs(self, node: Node) -> Inputs:
         """What a node reads that is computed from whole tables."""
         read, checkpoint = list(self._tables_read(node.name)), self._layout.checkpoint_dir(self._version, node.name)
+        leave_out = node.output.leave_out if isinstance(node.output, TableOutput) else ()
 
         def snapshots(spark: "SparkSession", batch: int) -> SnapshotReader:
             reached = versions_reached(checkpoint, batch)
@@ -303,7 +304,7 @@ class Runner:
         return Inputs(
             paths={table: path for _, table, path in read},
             snapshots=snapshots,
-            compute=lambda reader: stored(Assembler(self._graph, reader).compute(node.name)),
+            compute=lambda reader: stored(Assembler(self._graph, reader).compute(node.name), leave_out),
         )
 
     def _start_realtime(self, assembled: Assembled, output: TopicOutput) -> "tuple[StreamingQuery, Started]":

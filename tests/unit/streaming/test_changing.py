@@ -86,8 +86,14 @@ def test_a_table_whose_keys_are_written_once_does_not_change(tmp_path: Path) -> 
     assert changes_how(made.nodes["keyed"], None) == "whose rows are merged by id"
     assert changes_how(made.nodes["t"], None) == "which is computed again as a whole"
     assert changes_how(made.nodes["seen"], None) is None
-    assert made.nodes["t"].trigger == "600 seconds"
+    assert made.nodes["t"].trigger == "600000 milliseconds"
     assert not made.reads_changes_of("keyed")
+
+
+def test_how_often_is_whole_milliseconds(tmp_path: Path) -> None:
+    for every, trigger in {"2 weeks": "1209600000", "0.5 seconds": "500", "0.0001 seconds": "1"}.items():
+        made = graph(tmp_path, f"@hr.materialized(every={every!r})\ndef t(keyed):\n    return keyed")
+        assert made.nodes["t"].trigger == f"{trigger} milliseconds"
 
 
 def test_a_materialized_table_is_not_made_of_a_topic(tmp_path: Path) -> None:

@@ -105,6 +105,8 @@ def test_a_table_with_an_order_puts_rows_without_one_aside() -> None:
         ({"key": "id", "nulls": "maybe"}, "nulls='maybe': must be one of null, unchanged"),
         ({"key": "id", "leave_out": "id"}, "leave_out='id' is a column of key=; keep it"),
         ({"partition_by": "day", "leave_out": ["x", "day"]}, "leave_out='day' is a column of partition_by="),
+        ({"key": "id", "mode": "append", "truncate": "op = 't'"}, "truncate= removes what is older by order_by="),
+        ({"key": "id", "mode": "append", "leave_out": "id"}, "leave_out='id' is a column of key="),
         ({"key": "id", "order_by": "a", "truncate": "op = 't"}, 'truncate="op = \'t"'),
     ],
 )
