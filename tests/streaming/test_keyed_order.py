@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from changes import Change, life, one_pass, parts, placed, put_together, redelivered, split, versions
+from changes import BEGAN_AT, Change, life, one_pass, parts, placed, put_together, redelivered, split, versions
 from pipeline_runs import Bench
 
 from headrace.streaming import delete_markers
@@ -196,7 +197,7 @@ def test_markers_are_forgotten_by_the_time_of_their_own_partition(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delete_markers, "REWRITE_EVERY_BATCHES", 1)
-    output = TableOutput(key=("id",), order_by=("lsn",), delete="op = 'd'", forget_deletes_after=duration("10 hours"))
+    output = TableOutput(key=("id",), order_by=("lsn",), delete="op = 'd'", forget_deletes_after=duration("5 hours"))
     table = Table(spark, tmp_path, output, PLACED)
     log = [Change(id=number, lsn=100 + number, op="d", name=None) for number in range(25)]
     rows = [(*row[:5], row[0] % 2, *row[6:]) for row in placed(log)]
@@ -206,6 +207,26 @@ def test_markers_are_forgotten_by_the_time_of_their_own_partition(
     left = {row.id for row in table.read(table.deletes).select("id").collect()}
     # Partition 0 had reached hour 18, partition 1 hour 19.
     assert left == {1, *range(8, 20, 2), *range(9, 20, 2), 20}
+
+
+def test_a_removal_is_forgotten_by_the_time_of_the_row_and_not_by_when_markers_are_rewritten(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    removed = [(number, 10, "d", None, "t", 0, number, BEGAN_AT) for number in (1, 2)]
+    hours = {1: 6, 2: 4}
+    late = [(n, 5, "u", "late", "t", 0, 10 + n, BEGAN_AT + timedelta(hours=at)) for n, at in hours.items()]
+    kinds: list[dict[str, Any]] = [{}, {"history": True}, {"nulls": "unchanged"}]
+    for kind in kinds:
+        output = TableOutput(
+            key=("id",), order_by=("lsn",), delete="op = 'd'", forget_deletes_after=duration("5 hours"), **kind
+        )
+        table = Table(spark, tmp_path / str(kind), output, PLACED)
+        table.write(removed)
+        table.write(late)
+        found = table.read(table.path)
+        if "history" in kind:
+            found = found.where("is_current")
+        assert {row.id: row.name for row in found.collect()} == {1: "late"}, kind
 
 
 def test_a_replayed_log_equals_the_live_table_and_no_reader_sees_what_was_removed(bench: Bench) -> None:

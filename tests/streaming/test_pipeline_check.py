@@ -111,6 +111,11 @@ WRONG += [
 ]
 
 
+CHANGES = 'c = hr.changes("check-changes", "id int, name string", key="id")\n'
+WRONG.append(
+    (CHANGES + "@hr.table\ndef t(c):\n    return c.where('id > 0')", "4",
+     "filters the changes of 'check-changes', so that a row which no longer passes would stay as it was; filter in a")
+)  # fmt: skip
 WRONG.append(
     (
         f"{KEYED}{KEYED.replace('def k', 'def other')}@hr.table(key='id')\ndef t(k, other):\n"
@@ -126,6 +131,8 @@ RIGHT = {
 
 
 def test_a_key_may_be_what_is_grouped_by_under_any_name_and_the_start_of_a_window(bench: Bench) -> None:
+    whole = CHANGES + "@hr.table\ndef t(c):\n    return c.withColumn('name', F.upper('name'))\n"
+    assert checked(bench, whole).schema("t").names == ["id", "name"]
     code = "".join(f"@hr.table(key={key!r})\ndef t_{key}(orders):\n    return {made}\n" for key, made in RIGHT.items())
     assert [node.mode for node in checked(bench, TOPIC + code).nodes] == ["update"] * len(RIGHT)
 

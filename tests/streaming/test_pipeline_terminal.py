@@ -88,7 +88,7 @@ def test_a_run_and_a_replay_of_it_as_a_person_sees_them(shared_broker: headrace.
         for width, height in ((46, 16), (120, 30), (80, 24)):
             run.resize(width, height)
             shown = until(run, lambda text, width=width: _fits(text, width) and failed in whole(text))  # type: ignore[misc]
-            assert "mend the data or the expectation, then run again" in whole(shown)
+            assert "fix the data or the expectation, then run again" in whole(shown)
             assert re.search(r"checked\s+failed", shown)
             assert re.search(r"kept\s+running", shown)
         with screen("pipeline", "replay", changed, *options, width=70, height=20) as replay:

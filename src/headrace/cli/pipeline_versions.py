@@ -86,7 +86,7 @@ def compare(
 @click.command(short_help="Make the new version live, in one step.")
 @click.argument("pipeline", required=False)
 @click.option("--version", "number", type=click.IntRange(1), help="Which version.  [default: the newest]")
-@click.option("--force", is_flag=True, help="Also a version that has not caught up with the log.")
+@click.option("--force", is_flag=True, help="Make the version live even if it has not caught up with the log.")
 @yes_option
 @tables_option
 @debug_option

@@ -42,11 +42,11 @@ def unmaintainable(graph: Graph, node: Node) -> str | None:
     if not isinstance(output, TableOutput) or not output.key:
         return "it has no key"
     if output.order_by or output.delete is not None or output.mode is not None or output.into is not None:
-        return "order_by=, delete=, mode= and into= are for changes as they come"
+        return "order_by=, delete=, mode= and into= cannot be used on a table that reads a changing table"
     if node.expectations:
         return "it has expectations, which are counted per batch"
     if any(edge.node is None or edge.source is not None for edge in edges):
-        return "it reads something else than tables of this pipeline by their names"
+        return "it reads something other than tables of this pipeline"
     if len({edge.node for edge in edges}) < len(edges):
         return "it reads a table twice"
     return None

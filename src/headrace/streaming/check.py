@@ -32,7 +32,7 @@ from headrace.streaming.keyed_partial import orders_field
 from headrace.streaming.maintainable import obstacle
 from headrace.streaming.outline import OutlinedNode, outlined
 from headrace.streaming.parsing import Parser, first_line
-from headrace.streaming.plans import above_state, group_problem, updates_rows
+from headrace.streaming.plans import above_state, filters, group_problem, updates_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -85,12 +85,27 @@ def check(
             if node.recomputed or table is not None:
                 found = _checked_whole(graph, node, reader, schemas, table, changing)
             else:
-                found = _checked(graph, assembler.assemble(node.name), schemas)
+                assembled = assembler.assemble(node.name)
+                if isinstance(node.output, TableOutput) and node.output.inherited:
+                    _check_unfiltered(graph, assembled, reader)
+                found = _checked(graph, assembled, schemas)
             checked.nodes.append(found)
             how = changes_how(node, found.order)
             if how is not None:
                 changing[node.name] = how
     return checked
+
+
+def _check_unfiltered(graph: Graph, assembled: Assembled, reader: EmptyReader) -> None:
+    """A change that is filtered out leaves the row as it was before, and a delete must come through."""
+    node = assembled.node
+    (topic,) = graph.topics(node.name)
+    if filters(assembled.frame) > filters(reader.topic(topic, "0")):
+        raise PipelineError(
+            node.place,
+            f"{node.name}: filters the changes of {topic.topic!r}, so that a row which no longer passes would stay as "
+            f"it was; filter in a table that reads this one",
+        )
 
 
 def _checked_whole(
@@ -159,7 +174,8 @@ def _order(node: Node, frame: "DataFrame", mode: Mode) -> Order | None:
     if order is None and (output.history or output.truncate is not None or output.nulls == "unchanged"):
         raise PipelineError(
             node.place,
-            f"{node.name}: history=, truncate= and nulls= cannot be used with an aggregate or custom state; remove them",
+            f"{node.name}: history=, truncate= and nulls= cannot be used with an aggregate or custom state; "
+            f"remove them",
         )
     if order is not None and order.once and output.delete is not None:
         raise PipelineError(

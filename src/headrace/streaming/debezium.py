@@ -22,6 +22,8 @@ _SOURCE = (
     "lsn bigint, commit_lsn string, change_lsn string, event_serial_no bigint, scn string, file string, pos bigint, "
     "row int, ord int, ts_ms bigint"
 )
+# What Debezium sends for a large value that the database did not log, since the change left it as it was.
+UNLOGGED = "__debezium_unavailable_value"
 _ROW_OPS = ("c", "u", "r")  # created, updated, read by a snapshot
 
 
@@ -61,11 +63,23 @@ class Change:
         """Whether it holds what its operation needs."""
         from pyspark.sql import functions as F
 
-        rows = self.op().isin(*_ROW_OPS) & self._field("after").isNotNull()
+        rows = self.op().isin(*_ROW_OPS) & self._field("after").isNotNull() & ~self.unlogged()
         gone = self.op() == "d"
         for name in self._key:
             gone = gone & self._column(name).isNotNull()
         return F.coalesce(rows | gone | self.op().isin("t", "m"), F.lit(False))
+
+    def unlogged(self) -> "Column":
+        """Whether the new row has a value that nobody logged: taken as it stands, it would replace the real one."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import BinaryType, StringType
+
+        found = F.lit(False)
+        for field in self._row.fields:
+            if isinstance(field.dataType, StringType | BinaryType):
+                value = self._field("after").getField(field.name).cast("string")
+                found = found | F.coalesce(value == UNLOGGED, F.lit(False))
+        return found
 
     def columns(self) -> "list[Column]":
         return [

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from headrace.core.errors import OperatorError
 
-Format = Literal["json", "csv", "avro", "text", "raw", "debezium"]
+Format = Literal["json", "csv", "avro", "text", "raw"]
 Mode = Literal["append", "update", "complete"]
 Action = Literal["warn", "drop", "quarantine", "fail"]
 Latency = Literal["exactly_once", "realtime"]
@@ -93,7 +93,7 @@ class Topic:
 
     topic: str
     schema: str | None
-    format: Format
+    format: Format | Literal["debezium"]
     key: Literal["binary", "string"]
     starting: str | Mapping[str, Mapping[str, int]]
     tombstones: Literal["quarantine", "keep"]
@@ -140,6 +140,7 @@ class TableOutput:
     """Rows become a Delta table: merged by `key`, rewritten in mode complete or if `recomputed`, appended otherwise.
 
     `into` names another node's table: this node fills it back, its first batch replacing what `replace_where` says.
+    `inherited`: key, order and deletes are those of the topic of changes that it reads.
     """
 
     key: tuple[str, ...] = ()
@@ -158,6 +159,7 @@ class TableOutput:
     change_feed: bool = False
     properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     recomputed: bool = False
+    inherited: bool = False
 
     @property
     def row_key(self) -> tuple[str, ...]:

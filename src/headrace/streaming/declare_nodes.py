@@ -88,13 +88,13 @@ def table(
     """The function's rows are a Delta table: appended, or with a `key` merged, or with mode="complete" rewritten.
 
     `order_by` says which of several rows of one key is the last, whichever comes first; else the log's offsets do.
-    A row whose order is null goes to quarantine. `delete` says which rows remove their key. That a key was removed is
-    known for `forget_deletes_after` of the log's time (None: forever): an older row that comes later than that counts
-    as new. `truncate` says which rows remove all that is older; `leave_out` names columns that are not stored, such as
+    A row whose order is null goes to quarantine. `delete` says which rows remove their key. Deletes are remembered for
+    `forget_deletes_after` of log time (None: forever): an older row with a time later than that is taken as new.
+    `truncate` says which rows remove all that is older; `leave_out` names columns that are not stored, such as
     those of order and operation. With `nulls="unchanged"` a null leaves the column as it was.
 
     With `history` the table keeps every version of a row: `valid_from` and `valid_to` are values of the one `order_by`
-    column, the second without its end, and `is_current` tells the version that is valid now.
+    column (`valid_to` is exclusive), and `is_current` tells the version that is valid now.
     `into` and `replace_where` fill another node's table back: the first batch replaces, later ones append.
     """
     place = Place.of_caller()

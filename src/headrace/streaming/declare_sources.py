@@ -193,7 +193,7 @@ def _schema_text(place: Place, schema: Any) -> str | None:
     raise PipelineError(place, f"schema={schema!r}: give DDL such as 'id string, amount double', or a StructType")
 
 
-def _check_schema(place: Place, topic: str, format: Format, schema: str | None) -> None:
+def _check_schema(place: Place, topic: str, format: str, schema: str | None) -> None:
     """What can be told without Spark, which reads DDL."""
     if schema is None:
         return

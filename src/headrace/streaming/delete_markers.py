@@ -1,9 +1,10 @@
 """The keys that were removed from a keyed table, each with the order of its removal: a Delta table of its own.
 
-It lies beside the table (`_deletes/<node>`), so that whoever reads the user's table sees no removed row. A marker is
-kept for `forget_deletes_after` of the log's time, counted within the partition that removed the key: a change of the
-same key comes from the same partition, later. Wall time plays no part, so a replay forgets what the live run forgot.
-Where rows do not carry the log's time, markers are kept forever.
+It lies beside the table (`_deletes/<node>`), so that whoever reads the user's table sees no removed row. A marker
+counts for `forget_deletes_after` of the log's time: a change whose own time is later than that is not held against it,
+whether the marker is still there or not. Wall time plays no part. Markers leave the table only when they are twice as
+old as that by the time of their own partition, so that when they leave changes nothing as long as no record is late by
+more than `forget_deletes_after`. Where rows do not carry the log's time, markers are kept forever.
 """
 
 from collections.abc import Iterable
@@ -23,7 +24,7 @@ TOPIC = "_headrace_topic"
 PARTITION = "_headrace_partition"
 AT = "_headrace_at"
 EVERYTHING = "_headrace_everything"  # a marker of all keys at once
-REWRITE_EVERY_BATCHES = 16  # when old markers go changes no result, and it costs a pass over all of them
+REWRITE_EVERY_BATCHES = 16  # it costs a pass over all of them
 
 
 class Markers:
@@ -68,14 +69,31 @@ class Markers:
             by.append(F.col(f"{ORDER}.o0"))
         keys = [column.alias(f"_headrace_k{index}") for index, column in enumerate(by)]
         rows = marks.select(*keys, row).groupBy(*[f"_headrace_k{index}" for index in range(len(keys))])
-        return rows.agg(F.max_by("row", F.col(f"row.{ORDER}")).alias("row")).select("row.*")
+        last = F.max_by("row", F.col(f"row.{ORDER}")).alias("row")
+        if not self._must_order().timed:
+            return rows.agg(last).select("row.*")
+        # A removal that comes again is remembered from then on.
+        found = rows.agg(last, F.max(F.col(f"row.{AT}")).alias("at"))
+        return found.select(F.col("row").withField(AT, F.col("at")).alias("row")).select("row.*")
 
-    def all(self, spark: "SparkSession") -> "DataFrame | None":
-        """None if nothing was ever removed."""
-        return self._last(spark).where(f"not {EVERYTHING}") if self._there() else None
+    def known(self, changes: "DataFrame") -> "DataFrame | None":
+        """The last marker of each key, without those that all `changes` of the key come too late for; None if nothing
+        was ever removed."""
+        if not self._there():
+            return None
+        from pyspark.sql import functions as F
+
+        marks = self._last(changes.sparkSession).where(f"not {EVERYTHING}")
+        late = self._too_late("_headrace_seen", AT)
+        if late is None:
+            return marks
+        keys = [F.col(quoted(name)).alias(f"_headrace_c{index}") for index, name in enumerate(self._key)]
+        seen = changes.groupBy(*keys).agg(F.min(AT).alias("_headrace_seen"))
+        same = " and ".join(f"{quoted(name)} <=> _headrace_c{index}" for index, name in enumerate(self._key))
+        return marks.join(seen, F.expr(f"{same} and not {late}"), "left_semi")
 
     def unmarked(self, rows: "DataFrame", gone: str) -> "DataFrame":
-        """Without the rows whose key was removed by a newer change; rows that remove a key stay."""
+        """Without the rows whose key was removed by a newer change, if in time; rows that remove a key stay."""
         if not self._there():
             return rows
         from pyspark.sql import functions as F
@@ -85,15 +103,24 @@ class Markers:
             emptied = marks.where(EVERYTHING).select(ORDER).alias("e")
             older = f"not coalesce({behind_all(order, f's.{ORDER}', f'e.{ORDER}')}, false)"
             rows = rows.alias("s").join(emptied, F.expr(older), "left_anti")
-        marks = marks.where(f"not {EVERYTHING}").select(*map(quoted, [*self._key, ORDER])).alias("m")
+        times = [AT] if order.timed else []
+        marks = marks.where(f"not {EVERYTHING}").select(*map(quoted, [*self._key, ORDER, *times])).alias("m")
         same = " and ".join(f"m.{quoted(name)} <=> s.{quoted(name)}" for name in self._key)
         behind = newer(order, f"s.{ORDER}", f"m.{ORDER}", key_text(self._key, "s"))
+        late = self._too_late(f"s.{AT}", f"m.{AT}") or "false"
         joined = rows.alias("s").join(marks, F.expr(same), "left")
-        return joined.where(f"case when s.{gone} then true else {behind} end").select("s.*")
+        return joined.where(f"case when s.{gone} or {late} then true else {behind} end").select("s.*")
+
+    def _too_late(self, row: str, marker: str) -> str | None:
+        """SQL that is true where a row comes too late for a marker; None if none does. Both are times."""
+        if self._kept is None or not self._must_order().timed:
+            return None
+        kept_us = self._kept // timedelta(microseconds=1)
+        return f"coalesce(unix_micros({row}) > unix_micros({marker}) + {kept_us}, false)"
 
     def _forgotten(self, spark: "SparkSession") -> str | None:
-        """SQL of the markers that are old by now; None if there are none. What counts as now is the last removal of
-        each partition in the batches before, so that no change of this batch is judged by a later one."""
+        """SQL of the markers that no change is held against; None if there are none. What counts as now is the last
+        removal of each partition in the batches before, so that no change of this batch is judged by a later one."""
         from pyspark.sql import functions as F
 
         if self._kept is None or not self._must_order().timed or not self._there():
@@ -101,7 +128,7 @@ class Markers:
         marks = spark.read.format("delta").load(self._path)
         at = F.unix_micros(AT)
         spans = marks.groupBy(TOPIC, PARTITION).agg(F.min(at).alias("first"), F.max(at).alias("last")).collect()
-        return forgotten([(row[TOPIC], row[PARTITION], row["first"], row["last"]) for row in spans], self._kept)
+        return forgotten([(row[TOPIC], row[PARTITION], row["first"], row["last"]) for row in spans], 2 * self._kept)
 
     def _there(self) -> bool:
         self._exists = self._exists or is_delta(self._path)

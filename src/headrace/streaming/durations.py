@@ -17,5 +17,5 @@ def duration(value: object) -> timedelta:
             raise ValueError(f"{value!r}: give a length of time such as '7 days'; units are {', '.join(_UNITS)}")
         made = timedelta(seconds=float(match[1]) * _UNITS[match[2].lower()])
     if made <= timedelta(0):
-        raise ValueError(f"{value!r}: must be longer than nothing")
+        raise ValueError(f"{value!r}: must be greater than zero")
     return made

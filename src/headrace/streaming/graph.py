@@ -232,6 +232,13 @@ def _with_changes(node: Node, nodes: Mapping[str, Node], edges: Mapping[str, tup
         return node
     streams = [edge for edge in _inlined(node.name, nodes, edges) if not isinstance(edge.source, Static)]
     rules = [edge.source.changes for edge in streams if isinstance(edge.source, Topic)]
+    if sum(each is not None for each in rules) > 1:
+        names = ", ".join(sorted({edge.source.topic for edge in streams if isinstance(edge.source, Topic)}))
+        raise PipelineError(
+            node.place,
+            f"{node.name}: reads several topics of changes ({names}), each with a key and an order of its own; make a "
+            f"table of each, and read those tables",
+        )
     if len(streams) != 1 or not rules or rules[0] is None:
         return node
     declared = rules[0]
@@ -242,6 +249,7 @@ def _with_changes(node: Node, nodes: Mapping[str, Node], edges: Mapping[str, tup
         delete=declared.delete,
         truncate=declared.truncate,
         leave_out=tuple(dict.fromkeys((*output.leave_out, *declared.leave_out))),
+        inherited=True,
     )
     return replace(node, output=made, expectations=node.expectations + order_expected(made))
 

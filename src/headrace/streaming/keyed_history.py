@@ -56,7 +56,8 @@ class HistoryTable:
                 versions = self._versions(rows).where(f"not {GONE}").drop(GONE)
                 append(versions, self._path, stamp, evolve=self._output.evolve)
             else:
-                self._merge(self._versions(self._with_known(rows, columns)), columns, stamp)
+                marks = self._markers.known(changes)
+                self._merge(self._versions(self._with_known(rows, marks, columns)), columns, stamp)
         finally:
             changes.unpersist()
 
@@ -65,7 +66,7 @@ class HistoryTable:
 
         return [*key_columns(self._output), F.col(f"{ORDER}.o0")]
 
-    def _with_known(self, changes: "DataFrame", columns: list[str]) -> "DataFrame":
+    def _with_known(self, changes: "DataFrame", marks: "DataFrame | None", columns: list[str]) -> "DataFrame":
         """The batch's changes and all that is known of their keys already, one per key and order."""
         from pyspark.sql import functions as F
 
@@ -77,7 +78,6 @@ class HistoryTable:
         same = F.expr(" and ".join(f"{quoted(name)} <=> _headrace_k{index}" for index, name in enumerate(key)))
         table = spark.read.format("delta").load(self._path).join(touched, same, "left_semi")
         known = changes.unionByName(table.withColumn(GONE, F.lit(False)).select(*names))
-        marks = self._markers.all(spark)
         if marks is not None:
             removed = marks.join(touched, same, "left_semi").withColumn(GONE, F.lit(True))
             known = known.unionByName(removed.select(*map(quoted, [*key, ORDER, GONE])), allowMissingColumns=True)

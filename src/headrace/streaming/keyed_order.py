@@ -1,6 +1,6 @@
 """Which of two rows of one key is the newer one: decided by the log and the declaration, never by the batches.
 
-Every row of a keyed table keeps its order in a hidden column. It is a struct of the `order_by` values; behind them, where
+Every row of a keyed table keeps its order in a hidden column. It is a struct of the `order_by` values; behind them, if
 the function passes it on, the row's place in the log (topic, partition, offset); and last a hash of the row. The hash
 decides nothing: two rows that are equal before it and differ in it (several rows that an explode or a join makes of one
 record, say) stop the node, since nothing tells which is last.

@@ -52,7 +52,7 @@ class PartialTable:
             removed = last_of_each(changes.where(GONE), key_columns(self._output), None)
             if self._output.delete is not None and not removed.isEmpty():
                 self._markers.add(removed, stamp)
-            rows = self._cut(self._put_together(changes, names), names)
+            rows = self._cut(self._put_together(changes, names), self._markers.known(changes), names)
             if self._alone and stamp.batch == 0 and is_new(frame.sparkSession, self._path):
                 new = rows.where(F.col(ORDER).isNotNull()).drop(_CUT)
                 append(new, self._path, stamp, evolve=self._output.evolve)
@@ -93,11 +93,10 @@ class PartialTable:
             _CUT,
         )
 
-    def _cut(self, rows: "DataFrame", names: list[str]) -> "DataFrame":
+    def _cut(self, rows: "DataFrame", marks: "DataFrame | None", names: list[str]) -> "DataFrame":
         """Without what a removal of an earlier batch takes."""
         from pyspark.sql import functions as F
 
-        marks = self._markers.all(rows.sparkSession)
         if marks is None:
             return rows
         key = self._output.key

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.streaming.declarations import Node, Static, TableOutput, TableStream, Topic
+from headrace.streaming.declarations import Node, PipelineError, Static, TableOutput, TableStream, Topic
 from headrace.streaming.delta_writes import Stamp, last_batch, overwrite, stamped
 from headrace.streaming.keyed_merge import GONE, last_of_state
 from headrace.streaming.keyed_order import quoted
@@ -21,6 +21,7 @@ from headrace.tables.provenance import TableSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+PART = "maintained"  # of the transaction's name: who else wrote the table did not keep it up to date
 Compute = Callable[["GivenReader"], "DataFrame"]
 
 
@@ -61,11 +62,11 @@ class MaintainSink:
         self._inputs = inputs
 
     def done(self, spark: "SparkSession", stamp: Stamp) -> bool:
-        last = last_batch(spark, self._path, stamp.app_id)
+        last = last_batch(spark, self._path, stamp.as_part(PART).app_id)
         return last is not None and last >= stamp.batch
 
     def write(self, frame: "DataFrame", stamp: Stamp) -> None:
-        spark, compute = frame.sparkSession, self._inputs.compute
+        spark, compute, stamp = frame.sparkSession, self._inputs.compute, stamp.as_part(PART)
         snapshots = self._inputs.snapshots(spark, stamp.batch)
         whole = compute(GivenReader(snapshots, {}))
         if last_batch(spark, self._path, stamp.app_id) is None:
@@ -126,6 +127,19 @@ class MaintainSink:
                 )
         finally:
             touched.unpersist()
+
+
+def refuse_streamed(spark: "SparkSession", node: Node, path: str, stamp: Stamp) -> None:
+    """A table that an earlier release made of a stream: its rows may be wrong, and changes do not correct them."""
+    if (
+        last_batch(spark, path, stamp.as_part(PART).app_id) is None
+        and last_batch(spark, path, stamp.app_id) is not None
+    ):
+        raise PipelineError(
+            node.place,
+            f"{node.name}: the table was written by an earlier release, which read a table whose rows change as a "
+            f"stream; replay the pipeline",
+        )
 
 
 def _changes(spark: "SparkSession", path: str, versions: tuple[int, int]) -> "DataFrame":

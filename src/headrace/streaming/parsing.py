@@ -81,6 +81,8 @@ class Parser:
             case "debezium":
                 why = why.when(F.json_object_keys(self._text()).isNull(), "malformed JSON, or not an object")
                 why = why.when(F.col(PARSED).isNull() | F.col(PARSED)[CORRUPT].isNotNull(), "not of the declared types")
+                unlogged = "unchanged large column not logged; set REPLICA IDENTITY FULL"
+                why = why.when(self._change().op().isin("c", "u", "r") & self._change().unlogged(), unlogged)
                 why = why.otherwise(F.lit("not a change that Debezium writes: no op, or no row for it"))
             case "csv":
                 why = why.otherwise(F.lit(f"not CSV of {len(self.schema)} columns of the declared types"))

@@ -29,6 +29,11 @@ def updates_rows(frame: "DataFrame") -> bool:
     return any(plan.isStreaming() and plan.nodeName() in _UPDATING for plan in operators(frame))
 
 
+def filters(frame: "DataFrame") -> int:
+    """How many filters its stream passes."""
+    return sum(1 for plan in operators(frame) if plan.isStreaming() and plan.nodeName() == "Filter")
+
+
 def above_state(frame: "DataFrame") -> tuple[str, str | None] | None:
     """The first operator that may leave out or multiply rows which state updates, with its condition if it filters;
     None if each of these rows reaches the table. A row that no longer passes would stay in the table as it was."""

@@ -37,7 +37,7 @@ from headrace.streaming.keyed_merge import KeyedTable
 from headrace.streaming.keyed_partial import PartialTable
 from headrace.streaming.lag import Lag
 from headrace.streaming.loading import Loaded
-from headrace.streaming.maintaining import GivenReader, Inputs, MaintainSink
+from headrace.streaming.maintaining import GivenReader, Inputs, MaintainSink, refuse_streamed
 from headrace.streaming.node_run import NodeRun, Started, table_version
 from headrace.streaming.once_order import OnceOrder
 from headrace.streaming.opening import open_table
@@ -241,6 +241,8 @@ class Runner:
     def _open(self, node: Node, checked: Checked) -> None:
         path, changes = self._own_path(node.name), self._graph.reads_changes_of(node.name)
         open_table(self._spark, node, path, checked.node(node.name), changes=changes)
+        if checked.node(node.name).maintained:
+            refuse_streamed(self._spark, node, path, self._stamp(node, 0))
 
     def _start(self, node: Node, ledger: Ledger) -> "tuple[StreamingQuery, Started]":
         if self._checked is None:

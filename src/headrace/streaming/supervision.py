@@ -1,7 +1,7 @@
 """What to do about a query that failed: try again after a while, or stop it and say why. Pure: no clock, no Spark.
 
 A broker that is away, a lost connection, a writer that got in between: these pass, and the query is started again with
-growing waits. Code, data and schemas do not mend themselves: there the node stops, and a person reads one line.
+growing waits. Code, data and schemas do not fix themselves: there the node stops, and a person reads one line.
 """
 
 import re
@@ -37,16 +37,17 @@ _MARKS: dict[str, tuple[Kind, str, str]] = {
     FAILED_MARK: (
         "expectation",
         "expectation failed: ",
-        "nothing of the batch was written; mend the data or the expectation, then run again",
+        "nothing of the batch was written; fix the data or the expectation, then run again",
     ),
     SEVERAL_MARK: (
         "code",
         "several rows of one key, and nothing tells which is the last: ",
-        "add order_by= to the table, or more columns to it, or return _topic, _partition and _offset",
+        "add columns to key= or order_by= of the table, or return _topic, _partition and _offset",
     ),
     PARTITIONS_MARK: (
         "code",
-        "a key comes from several partitions, between which the log has no order: ",
+        "a key comes from several partitions (its records have no key, or partitions were added to the topic), between "
+        "which the log has no order: ",
         "send records with their key, or add order_by= to the table, such as order_by='_timestamp'",
     ),
 }
@@ -84,7 +85,7 @@ _STOPPING: tuple[tuple[str, Kind, str], ...] = (
     (
         r"AnalysisException|UNRESOLVED_COLUMN|PARSE_SYNTAX_ERROR",
         "code",
-        "mend the function",
+        "fix the function",
     ),
     (
         r"CAST_INVALID_INPUT|DIVIDE_BY_ZERO|ARITHMETIC_OVERFLOW|INVALID_ARRAY_INDEX|NUMERIC_VALUE_OUT_OF_RANGE",
@@ -110,7 +111,7 @@ def classify(text: str) -> Failure:
             return Failure(kind=kind, message=_short(what + said), remedy=remedy)
     raised = _raised_in_worker(text)
     if raised is not None:
-        return Failure(kind="code", message=_short(raised), remedy="mend the function")
+        return Failure(kind="code", message=_short(raised), remedy="fix the function")
     for pattern, stopping, remedy in _STOPPING:
         if re.search(pattern, text, re.IGNORECASE | re.DOTALL):
             return Failure(kind=stopping, message=_short(_telling(text, pattern)), remedy=remedy)

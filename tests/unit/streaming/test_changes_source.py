@@ -49,6 +49,14 @@ def test_a_table_that_says_otherwise_is_left_alone(tmp_path: Path, code: str) ->
     assert (own.key, own.order_by, own.delete) == (("name",), ("_at",), None)
 
 
+def test_two_topics_of_changes_are_not_one_table(tmp_path: Path) -> None:
+    pets = 'pets = hr.changes("pets", "id int, name string", key="id")\n'
+    both = "@hr.table{}\ndef t(people, pets):\n    return people.unionByName(pets)"
+    with pytest.raises(OperatorError, match=r"t: reads several topics of changes \(people, pets\), each with a key"):
+        output(tmp_path, pets + both.format(""))
+    assert output(tmp_path, pets + both.format("(mode='append')")).key == ()
+
+
 def test_changes_need_the_schema_and_the_key_of_the_table(tmp_path: Path) -> None:
     table = "\n@hr.table\ndef t(people):\n    return people\n"
     with pytest.raises(OperatorError, match="changes 'people': give the schema of the database's table, and its key"):

@@ -37,9 +37,12 @@ def graph(tmp_path: Path, node: str) -> Graph:
         ("@hr.table\ndef t(keyed):\n    return keyed", "it has no key"),
         ("@hr.to_topic('x')\ndef t(orders, seen):\n    return seen", "it has no key"),
         ("@hr.for_each_batch\ndef t(rows=hr.stream('keyed')):\n    pass", "it has no key"),
-        ("@hr.table(key='id', order_by='id')\ndef t(seen):\n    return seen", "for changes as they come"),
+        (
+            "@hr.table(key='id', order_by='id')\ndef t(seen):\n    return seen",
+            "cannot be used on a table that reads a changing",
+        ),
         ("@hr.table(key='id', expect=hr.warn('id > 0'))\ndef t(seen):\n    return seen", "it has expectations"),
-        ("@hr.table(key='id')\ndef t(orders, seen):\n    return seen", "something else than tables of this pipeline"),
+        ("@hr.table(key='id')\ndef t(orders, seen):\n    return seen", "something other than tables of this pipeline"),
         ("@hr.table(key='id')\ndef t(keyed, seen):\n    return seen", "it reads a table twice"),
     ],
 )

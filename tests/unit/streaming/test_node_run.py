@@ -117,7 +117,7 @@ def test_trying_has_an_end(tmp_path: Path) -> None:
             RuntimeError("headrace expectation failed: x (a > 0) in {}"),
             "batch 4 (orders offsets 0: 10-19): expectation",
         ),
-        (RuntimeError("org.apache.spark.sql.AnalysisException: no column"), "mend the function"),
+        (RuntimeError("org.apache.spark.sql.AnalysisException: no column"), "fix the function"),
     ],
 )
 def test_what_does_not_mend_itself_says_batch_and_offsets(tmp_path: Path, error: Exception, says: str) -> None:

@@ -54,7 +54,7 @@ WORKER = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: T
 def test_what_a_function_raises_in_a_worker_names_the_user_s_line() -> None:
     said = "KeyError: 'schema mismatch, connection refused'"
     failure = classify(WORKER.format(file="/home/me/shop/rules.py", call="x", said=said))
-    assert failure == Failure(kind="code", message=f"/home/me/shop/rules.py:7: {said}", remedy="mend the function")
+    assert failure == Failure(kind="code", message=f"/home/me/shop/rules.py:7: {said}", remedy="fix the function")
 
 
 def test_a_task_that_could_not_write_to_a_topic_is_tried_again() -> None:
