@@ -49,12 +49,13 @@ def test_a_file_of_bytes_that_are_no_text_is_named_with_its_remedy(make_node, st
         make_node()
 
 
-def test_an_id_of_a_topic_that_is_no_text_is_named_with_its_remedy(make_node, stopped):
+def test_an_id_of_a_topic_that_is_no_text_is_named_and_the_topic_adopted(make_node, stopped, warnings):
     (stopped / "headrace-topics.journal").unlink()  # only then is it looked at
     file = stopped / "orders-0" / PARTITION_METADATA_FILE
     file.write_bytes(GARBAGE)
-    with pytest.raises(OperatorError, match=f"{re.escape(str(file))}: .* is not text; write the topic's id into it"):
-        make_node()
+    node = make_node()
+    assert node.topics.partition("orders", 0).log.end_offset == 1
+    assert [each for each in warnings() if str(file) in each]
 
 
 def test_damaged_leader_epochs_are_named_and_replaced(make_node, stopped, warnings):
