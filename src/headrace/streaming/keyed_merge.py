@@ -185,7 +185,8 @@ def told(alike: "Column", mark: str, by: "list[Column]", *rest: "Column") -> "Co
     """A condition that is true, or stops the node and names the key."""
     from pyspark.sql import functions as F
 
-    key = F.substring(F.to_json(F.struct(*by)), 1, KEY_CHARS_MAX)
+    values = [F.coalesce(each.cast("string"), F.lit("null")) for each in by]
+    key = F.substring(F.concat(F.lit("key "), F.concat_ws(", ", *values)), 1, KEY_CHARS_MAX)
     return F.when(alike, True).otherwise(F.raise_error(F.concat(F.lit(mark), key, *rest)).cast("boolean"))
 
 

@@ -42,7 +42,7 @@ _MARKS: dict[str, tuple[Kind, str, str]] = {
     SEVERAL_MARK: (
         "code",
         "several rows of one key, and nothing tells which is the last: ",
-        "add columns to key= or order_by= of the table, or return _topic, _partition and _offset",
+        "add order_by= or columns to key= of the table, or return _topic, _partition and _offset",
     ),
     PARTITIONS_MARK: (
         "code",
