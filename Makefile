@@ -6,10 +6,11 @@ SOURCES := $(shell find src -name '*.py' -o -name '*.c')
 # No more workers than cores: a test that has to share its core is a slow test. A Spark session wants 2 GB as well.
 WORKERS := $(shell nproc)
 SPARK_WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
-PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile
+# What takes long is named at the end of each suite, so that it is seen before it hurts.
+PYTEST := $(BIN)/pytest --dist loadfile --durations 25
 
 .PHONY: install dev develop demo check lint test test-unit test-wire test-spark test-pythons \
-        reference docs compatibility simulate chaos fuzz bench clean
+        reference docs compatibility simulate chaos fuzz independence nexmark database bench clean
 
 # What a user of the demo needs: the hot modules compiled, where there is a C compiler, and Spark prepared.
 install: $(VENV)/.installed
@@ -46,14 +47,14 @@ check: lint test-unit
 test: check test-wire test-spark
 
 test-unit: dev
-	$(PYTEST) tests/unit tests/simulation
+	$(PYTEST) -n $(WORKERS) tests/unit tests/simulation
 
 test-wire: dev
-	$(PYTEST) --ignore tests/unit --ignore tests/simulation --ignore tests/streaming
+	$(PYTEST) -n $(WORKERS) --ignore tests/unit --ignore tests/simulation --ignore tests/streaming
 
 # Each worker has one Spark session, which its tests share.
 test-spark: dev
-	$(BIN)/pytest -n $(SPARK_WORKERS) --dist loadfile tests/streaming
+	$(PYTEST) -n $(SPARK_WORKERS) tests/streaming
 
 # Unit tests and a wire smoke test on every supported Python of this machine, each in .venv-3.X.
 test-pythons:
@@ -87,6 +88,21 @@ chaos: dev
 FRAMES ?= 1000000
 fuzz: dev
 	$(BIN)/pytest -s $(SEEDED) --frames $(FRAMES) tests/faults/test_fuzz.py
+
+# Any split of a log into batches, runs and kills gives what one query over it gives: every kind of node, many logs.
+# SEEDS=… of them; SEED=… is the first.
+independence: dev
+	$(BIN)/pytest -s $(SEEDED) --logs $(if $(filter command line environment,$(origin SEEDS)),$(SEEDS),20) tests/streaming/test_independence.py
+
+# The queries of examples/nexmark against DuckDB, with random splits and a kill.
+EVENTS ?= 20000
+nexmark: dev
+	$(BIN)/pytest -s $(SEEDED) --events $(EVENTS) tests/streaming/test_nexmark.py
+
+# A database's changes, delivered again and out of order, against the database at every committed position.
+CHANGES ?= 100000
+database: dev
+	$(BIN)/pytest -s $(SEEDED) --changes $(CHANGES) tests/streaming/test_database.py
 
 bench: dev
 	$(BIN)/python bench/run.py

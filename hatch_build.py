@@ -26,18 +26,27 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # What a profile of produce, fetch, commit and rebalance shows. Classes that tests or users subclass stay out.
 HOT = (
     "protocol/{error_codes,wire,batch,framing,produce,fetch,messages,message_reader,message_writer,records,record_spans}",
-    "protocol/{offset_commit}",
+    "protocol/{offset_commit,record_bytes}",
     "log/{group,segment,sparse_index,reader,producer_state,partition_log,group_writer,admission}",
-    "coordinator/{record_bytes,group_records,offset_store,offset_requests,group_offsets,groups,group_table,deadlines}",
+    "coordinator/{group_records,offset_store,offset_requests,group_offsets,groups,group_table,deadlines}",
     "coordinator/{classic_group,group_facts,group_state,group_members,group_effects,journal}",
     "coordinator/{consumer_groups,consumer_group_state,consumer_group_table,consumer_group_writing,assignors}",
     "coordinator/{consumer_group_records,consumer_group_journal,member_reconciliation,target_assignment,placing}",
     "coordinator/{subscription_counts,member_budget}",
-    "broker/{reactor,connection,outbox,router,server,purgatory,partition,fetch_sessions,node,metrics,api,internal_topics}",
-    "broker/handlers/{produce,fetch,offset_commit,offset_topics,soon,consumer_group_heartbeat}",
+    "net/{reactor}",
+    "broker/{connection,outbox,router,server,purgatory,partition,fetch_sessions,node,metrics,api,internal_topics}",
+    "broker/handlers/{produce,produce_slowly,produce_wait,fetch}",
+    "broker/handlers/{offset_commit,offset_topics,commit_slices,soon,consumer_group_heartbeat}",
 )
 C_MODULES = ("protocol/_record_walk",)  # each beside its twin, and with its types in a .pyi
-LAYERS = ("broker", "coordinator", "log", "protocol", "core")  # where they are, and whose types they are compiled with
+LAYERS = (
+    "broker",
+    "coordinator",
+    "log",
+    "net",
+    "protocol",
+    "core",
+)  # where they are, and whose types they are compiled with
 KEPT_MAX = 4  # sets of libraries in the cache
 SAY_EVERY = 10  # files
 GROUP = "headrace"  # one library for all, so that a call from one module to another is a C call

@@ -72,7 +72,9 @@ class Jobs:
     def _timed(self, side: str, command: list[str]) -> dict[str, float]:
         home = self.tables(side).parent
         home.mkdir(parents=True, exist_ok=True)
-        timer = [sys.executable, str(_HERE / "timed_job.py"), str(home / "job.log")]
+        # As on a user's machine, where Python keeps what it compiled; without that each start compiles pyspark again.
+        timer = ["env", "-u", "PYTHONDONTWRITEBYTECODE", sys.executable, str(_HERE / "timed_job.py")]
+        timer.append(str(home / "job.log"))
         took: dict[str, float] = json.loads(call([*timer, *command], seconds_max=_RUN_S_MAX))
         rest()
         return took

@@ -50,14 +50,14 @@ class Link:
 
 class Loop:
     def __init__(self, port: int) -> None:
-        self._port = port
+        self.port = port
         self._epoll = select.epoll()
         self._links: dict[int, Link] = {}
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = itertools.count()
 
     def connect(self) -> Link:
-        connection = socket.create_connection(("127.0.0.1", self._port), timeout=10)
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=10)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setblocking(False)
         link = self._links[connection.fileno()] = Link(connection)

@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -40,7 +41,7 @@ def produce(address: str, topic: str, acks: str, records: str) -> dict[str, floa
     producer.flush(STALL_S_MAX)
     batch: list[dict[str, Any]] = [{"value": RECORD} for _ in range(BATCH_RECORDS)]
     queued, turn, goal = 0, 0, int(records)
-    began = time.monotonic()
+    began, busy = time.monotonic(), _busy_s()
     while queued < goal:
         part = batch if goal - queued >= BATCH_RECORDS else batch[: goal - queued]
         accepted = producer.produce_batch(topic, part, partition=turn % PARTITIONS)
@@ -53,12 +54,19 @@ def produce(address: str, topic: str, acks: str, records: str) -> dict[str, floa
         if time.monotonic() - began > 10 * STALL_S_MAX:
             raise SystemExit(f"only {queued} of {goal} records were taken within {10 * STALL_S_MAX:g} s")
     left = producer.flush(STALL_S_MAX)
-    took = time.monotonic() - began
+    took, busy = time.monotonic() - began, _busy_s() - busy
     # No callbacks, which would cost the client more than the broker: what the new topic holds is the proof.
     arrived = _stored_records(address, topic)
     if left or arrived < goal:
         raise SystemExit(f"{goal} records were sent, {left} of them not acknowledged, and {arrived} are stored")
-    return {"records": goal, "rec_s": goal / took}
+    return {"records": goal, "rec_s": goal / took, "client_idle": max(0.0, 1 - busy / took)}
+
+
+def _busy_s() -> float:
+    """How long this thread ran or waited for a core: the rest of the time it waited for librdkafka, and so perhaps for
+    the broker."""
+    ran_ns, waited_ns = Path("/proc/thread-self/schedstat").read_text().split()[:2]
+    return (int(ran_ns) + int(waited_ns)) / 1e9
 
 
 def _stored_records(address: str, topic: str) -> int:
@@ -76,14 +84,16 @@ def consume(address: str, topic: str, records: str) -> dict[str, float]:
             "group.id": "none",  # the client asks for a name; assign never joins a group
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            # Never let the client stop fetching because its own queue is full.
-            "queued.min.messages": 10_000_000,
-            "queued.max.messages.kbytes": 2_000_000,
+            # A full queue is looked at again after 1 ms and not after a second, so that fetching never stops for long.
+            # Without a bound the client reads ahead as far as the broker lets it, into memory new to the kernel:
+            # the quicker broker then makes it the slower client.
+            "queued.min.messages": 100_000,
+            "fetch.queue.backoff.ms": 1,
         }
     )
     consumer.list_topics(topic, timeout=STALL_S_MAX)
     goal, seen = int(records), 0
-    began = time.monotonic()
+    began, busy = time.monotonic(), _busy_s()
     consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
     while seen < goal:
         messages = consumer.consume(10_000, timeout=STALL_S_MAX)
@@ -93,9 +103,9 @@ def consume(address: str, topic: str, records: str) -> dict[str, float]:
             if message.error() is not None:
                 raise SystemExit(f"after {seen} records: {message.error()}")
         seen += len(messages)
-    took = time.monotonic() - began
+    took, busy = time.monotonic() - began, _busy_s() - busy
     consumer.close()
-    return {"records": seen, "rec_s": seen / took}
+    return {"records": seen, "rec_s": seen / took, "client_idle": max(0.0, 1 - busy / took)}
 
 
 def transact(address: str, topic: str, seconds: str, records: str, size: str) -> dict[str, float]:

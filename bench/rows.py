@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import compaction
 import first_table
 import flood
+import keyed
+import nexmark
 import partitions
 import pipeline
 import stored
@@ -109,6 +111,10 @@ def _cores(value: float) -> str:
     return f"{value:.2f} cores"
 
 
+def _percent(value: float) -> str:
+    return f"{value:.0%}"
+
+
 def _count(value: float) -> str:
     return f"{value:,.0f}"
 
@@ -198,6 +204,8 @@ def rows(book: Book, *, stored_gb: float, partition_count: int) -> list[Row]:
         *_compaction_rows(book),
         *_pipeline_rows(book),
         *_first_table_rows(book),
+        *_nexmark_rows(book),
+        *_keyed_rows(book),
     ]
     return [row for row in every if row.values]
 
@@ -217,6 +225,8 @@ def _load_rows(book: Book) -> Iterator[Row]:
             for side in (KAFKA, HEADRACE)
         )
         yield Row(label=f"· broker CPU per {load.cpu_for}", base=base, values=values, show=_cpu, target=load.cpu)
+        # Near nothing: the client is the bottleneck, and the row's rate is the client's.
+        yield _row(book, load.workload, "· of the time, the client's thread waited", "client_idle", _percent, None)
 
 
 def _latency_rows(book: Book) -> Iterator[Row]:
@@ -319,6 +329,25 @@ def _first_table_rows(book: Book) -> Iterator[Row]:
     ):
         values = book.values(first_table.TWENTY, HEADRACE, figure)
         yield Row(label=label, base=[], values=values, show=show, target=target)
+
+
+def _nexmark_rows(book: Book) -> Iterator[Row]:
+    for query in nexmark.QUERIES:
+        base, values = (
+            book.values(f"{nexmark.NAME}_{query}", side, "rec_s") for side in (first_table.BY_HAND, HEADRACE)
+        )
+        label = f"NEXMark {query}, against the same query by hand"
+        yield Row(label=label, base=base, values=values, show=_rate("bids/s"), target=Target(1.0, True),
+                  base_name=first_table.BY_HAND)  # fmt: skip
+
+
+def _keyed_rows(book: Book) -> Iterator[Row]:
+    """Against a table of a hundredth of the rows."""
+    few, many = keyed.KEYS
+    for kind, name in (("plain", ""), ("vectors", ", with deletion vectors")):
+        base, values = (book.values(keyed.workload(kind, keys), HEADRACE, "seconds") for keys in (few, many))
+        label = f"keyed table of {many:,} rows{name}: time per batch of {keyed.CHANGES_PER_BATCH:,} changes"
+        yield Row(label=label, base=base, values=values, show=_seconds, target=None, base_name=f"{few:,} rows")
 
 
 def _pair(book: Book, workload: str, label: str, lighter: str, heavier: str) -> Iterator[Row]:

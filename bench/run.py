@@ -19,6 +19,8 @@ import compare_rows
 import coordinated
 import first_table
 import flood
+import keyed
+import nexmark
 import partitions
 import pipeline
 import report
@@ -43,6 +45,8 @@ NAMES = (
     compaction.NAME,
     pipeline.NAME,
     *first_table.NAMES,
+    nexmark.NAME,
+    keyed.NAME,
 )
 COMPARED = {*compare_rows.NAMES, *clients.NAMES, *coordinated.NAMES, *flood.NAMES}
 FLOOD_WARM_S_MAX = 15.0  # what only waits, and counts no throughput, needs no minute of it
@@ -55,6 +59,7 @@ QUICK = {
     "partitions": 500,
     "pipeline_rows": 300_000,
     "shop_events": 9_000,
+    "nexmark_events": 50_000,
 }
 FULL = {
     "rounds": 3,
@@ -65,6 +70,7 @@ FULL = {
     "partitions": 10_000,
     "pipeline_rows": 6_000_000,
     "shop_events": 90_000,
+    "nexmark_events": 1_000_000,
 }
 
 
@@ -151,6 +157,10 @@ def _run_stages(tools: shared_tools.SharedTools, book: Book, workspace: Workspac
         stages[first_table.STAGE] = lambda: first_table.run(
             book, workspace, chosen.wanted, rounds=chosen.rounds, shop_events=chosen.shop_events
         )
+    if nexmark.NAME in chosen.wanted:
+        stages[nexmark.NAME] = lambda: nexmark.run(book, workspace, rounds=chosen.rounds, events=chosen.nexmark_events)
+    if keyed.NAME in chosen.wanted:
+        stages[keyed.NAME] = lambda: keyed.run(book, workspace, rounds=chosen.rounds)
     for name, stage in stages.items():
         print(f"{name}", flush=True)
         workspace.check_space()

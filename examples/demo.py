@@ -25,7 +25,10 @@ from events import send  # noqa: E402
 HEADRACE = [str(Path(sys.executable).parent / "headrace")]
 EVENTS = 90_000
 STEP_S_MAX = 240.0
-QUARANTINE = 'select reason, count(*) as rows from "_quarantine/clean_orders" group by 1 order by 1'
+QUARANTINE = (
+    "select split_part(reason, ': ', 1) as reason, count(*) as rows "
+    'from "_quarantine/clean_orders" group by 1 order by 1'
+)
 REVENUE = "select customer, round(sum(amount), 2) as revenue from revenue group by customer order by 2 desc limit 3"
 
 
@@ -135,7 +138,7 @@ def show(work: Path, tables: str) -> None:
 
             say("the code changes: revenue without tax. The log is replayed through it, beside the live version")
             run("pipeline", "replay", str(SHOP / "shop_changed.py"), "--once")
-            run("pipeline", "compare", "shop", "--table", "revenue", "--samples", "1")
+            run("pipeline", "compare", "shop", "--table", "revenue", "--samples", "1", "--fail-on", "none")
             say("one step makes the new version live, for all tables at once; the old run ends by itself")
             run("pipeline", "cutover", "shop", "--yes")
             run("table", "query", REVENUE)

@@ -24,7 +24,13 @@ UV = "uv>=0.9,<1"
 PROGRESS = re.compile(r"headrace: (.*)")  # what hatch_build.py says while it compiles
 PREPARE = """
 from headrace.cli.preparing import prepare
-prepare(lambda line: print("        ", line, flush=True))
+prepare(lambda line: print("        ", line, flush=True), train=%s)
+"""
+# What a pipeline imports, so that it is compiled once: as pip does it, and uv only for every file of every package.
+IMPORT = """
+import confluent_kafka, delta.tables, pyspark.sql.functions, pyspark.worker
+import headrace.cli.main, headrace.cli.pipeline_run, headrace.cli.table, headrace.streaming.operation
+import headrace.streaming.training_pipeline, headrace.streaming.worker_daemon, headrace.tables.query
 """
 BEGAN = time.monotonic()
 
@@ -52,6 +58,8 @@ def spark_wheel(python: str) -> str:
         say(f"fetching and building Spark {pinned[1]} (450 MB), once per machine; about a minute")
         with tempfile.TemporaryDirectory(dir=wheels) as work:
             pip = (python, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps")
+            # Jars are compressed already; to compress them again takes longer than everything else here.
+            pip += ("--config-settings", "--build-option=--compression=stored")
             run(*pip, "--wheel-dir", work, f"pyspark=={pinned[1]}")
             for built in Path(work).glob("*.whl"):
                 os.replace(built, wheels / built.name)
@@ -109,11 +117,15 @@ def main() -> None:
         options = [word for extra in extras for word in ("--extra", extra)]
         run(*install, "--find-links", wheels, "-r", "pyproject.toml", *options)
         if wheel is not None:
+            # From the source, while the wheel is still being compiled.
+            say("preparing Spark")
+            run(python, "-c", PREPARE % False, env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
             run(*install, "--no-deps", "--reinstall", wheel.path())
+            run(python, "-c", IMPORT, env={k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"})
     if given.editable:
         run(*install, "--no-deps", "--reinstall", "-e", ".")
-    if not given.tools:
-        run(python, "-c", PREPARE)
+    if given.tools or given.editable:
+        run(python, "-c", PREPARE % True)  # tests start Spark often, and none of them should leave the archive
     say("ready")
 
 

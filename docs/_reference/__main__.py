@@ -13,6 +13,7 @@ import page_compatibility
 import page_declarations
 import page_kafka_tools
 import page_metrics
+import page_python
 import page_settings
 
 REFERENCE = Path(__file__).resolve().parent.parent / "reference"
@@ -21,6 +22,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "kafka-tools.md": page_kafka_tools.page,
     "settings.md": page_settings.page,
     "declarations.md": page_declarations.page,
+    "python.md": page_python.page,
     "metrics.md": page_metrics.page,
     "compatibility.md": page_compatibility.page,
 }

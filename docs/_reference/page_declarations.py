@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from textwrap import dedent
 from typing import Any
 
 from page_parts import block, code, plain, table, whole
@@ -20,7 +21,7 @@ def page() -> str:
         ("declaration", "what it does"),
         [(f"[`hr.{each.__name__}`](#hr{each.__name__})", plain(_first(each))) for each in functions],
     )
-    return whole("Pipeline declarations", INTRO, index, *(_section(each) for each in functions))
+    return whole("Pipeline declarations", INTRO, index, *(section(each) for each in functions))
 
 
 def _order(function: "Callable[..., object]") -> tuple[int, int]:
@@ -32,7 +33,7 @@ def _first(function: "Callable[..., object]") -> str:
     return inspect.getdoc(function).partition("\n\n")[0]
 
 
-def _section(function: "Callable[..., object]") -> str:
+def section(function: "Callable[..., object]") -> str:
     parameters = [each for each in inspect.signature(function).parameters.values() if each.kind != each.POSITIONAL_ONLY]
     needed = [each.name for each in parameters if each.default is each.empty]
     given = ", ".join([*needed, *(["…"] if len(parameters) > len(needed) else [])])
@@ -44,8 +45,21 @@ def _section(function: "Callable[..., object]") -> str:
 
 
 def _prose(function: "Callable[..., object]") -> list[str]:
-    # The docstrings are written with backticks, which is Markdown already.
-    return [" ".join(each.split()) for each in inspect.getdoc(function).split("\n\n")]
+    # The docstrings are written with backticks, which is Markdown already; their examples are doctests.
+    parts = inspect.getdoc(function).split("\n\n")
+    return [_part(each) for each in parts]
+
+
+def _part(text: str) -> str:
+    if text.startswith(">>> "):
+        return _example(text)
+    return block(dedent(text)) if text.startswith("    ") else " ".join(text.split())
+
+
+def _example(text: str) -> str:
+    """What is typed: without the prompts, without what is answered, and without the import that every file has."""
+    lines = [line[4:] for line in text.splitlines() if line.startswith((">>> ", "... "))]
+    return block("\n".join(line for line in lines if line != "import headrace as hr"))
 
 
 def _type(parameter: inspect.Parameter) -> str:

@@ -45,7 +45,11 @@ class Block:
 
 def pages() -> list[Path]:
     """Every page that people write; what is made from the code is checked by making it again."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "docs" / "pipelines").glob("*.md")),
+    ]
 
 
 def blocks(page: Path) -> list[Block]:

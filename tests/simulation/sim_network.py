@@ -6,7 +6,7 @@ import errno
 from itertools import count
 from typing import TYPE_CHECKING
 
-from headrace.broker.reactor import READ, WRITE
+from headrace.net.reactor import READ, WRITE
 
 if TYPE_CHECKING:
     from sim_client import Client

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable
 from itertools import count
 
-from headrace.broker.reactor import Reactor, Timer
-from headrace.broker.workers import Done, Job
 from headrace.core.clock import ManualClock
+from headrace.net.reactor import Reactor, Timer
+from headrace.net.workers import Done, Job
 
 
 class SimReactor(Reactor):

@@ -341,6 +341,7 @@ class World:
             self.disk.crash_in = self.rng.randint(0, 60)
         reactor = SimReactor(self.clock)
         node = Node(self._settings, clock=self.clock, disk=self.disk, reactor=reactor, workers=SimWorkers)
+        node.writer.hand_over_bytes_min = 0
 
         def listen() -> int:
             reactor.every(TICK_SECONDS, node.server._tick)

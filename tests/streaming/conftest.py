@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,10 @@ import pytest
 
 sys.path.insert(1, str(Path(__file__).parent.parent / "tools"))  # screens
 sys.path.insert(1, str(Path(__file__).parent.parent / "wire"))
+sys.path.insert(1, str(Path(__file__).parent.parent / "docs"))  # blocks
 sys.path.insert(1, str(Path(__file__).parent.parent / "stores"))
 sys.path.insert(1, str(Path(__file__).parent.parent / "faults"))  # a broker in a process of its own
+sys.path.insert(1, str(Path(__file__).parents[2] / "examples" / "nexmark"))  # events
 
 from pipeline_runs import Bench
 from s3_server import BUCKET, KEYS, s3_server
@@ -43,6 +45,14 @@ QUICK_SPARK = {
     "spark.databricks.delta.stats.collect": "false",
     "spark.sql.streaming.pollingDelay": "5ms",
 }
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    with suppress(ValueError):  # other suites have it too
+        parser.addoption("--seed", type=int, default=None, metavar="N", help="replay the choices of a test")
+    parser.addoption("--events", type=int, default=None, metavar="N", help="events of NEXMark (make nexmark)")
+    parser.addoption("--logs", type=int, default=None, metavar="N", help="logs that are split (make independence)")
+    parser.addoption("--changes", type=int, default=None, metavar="N", help="of a database (make database)")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -79,6 +89,12 @@ def shared_spark(tmp_path_factory: pytest.TempPathFactory, console: Path) -> Ite
         with stdout_into(console):
             spark = stack.enter_context(running(settings))
         yield spark
+
+
+@pytest.fixture(scope="session")
+def headrace_spark(shared_spark: SparkSession) -> SparkSession:
+    """The test kit's own session is this one, whichever test comes first."""
+    return shared_spark
 
 
 @pytest.fixture

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
-from waits import WAIT_S_MAX
+from waits import WAIT_S_MAX, eventually
 
 from headrace.streaming.launching import Launch, exclusive, launch_live, launch_next
 from headrace.streaming.operation import LiveWatch
@@ -126,6 +130,28 @@ class Bench:
     def records(self, topic: str) -> list[Any]:
         """All committed records of a topic, partition by partition."""
         return read_topic(self.broker.bootstrap_servers, topic)
+
+
+def commits(bench: Bench, table: str, pipeline: str = "shop", version: int = 1) -> int:
+    """Of a table's Delta log, without a look into it."""
+    log = Path(bench.version_path(table, version, pipeline)) / "_delta_log"
+    return len([name for name in os.listdir(log) if name.endswith(".json")]) if log.is_dir() else 0
+
+
+def kill_when(bench: Bench, path: str, ready: Callable[[], bool]) -> None:
+    """Runs the pipeline in a process of its own and kills that, JVM and all, as soon as `ready`."""
+    command = [str(Path(sys.executable).with_name("headrace")), "pipeline", "run", path, "--tables", bench.tables,
+               "--bootstrap", bench.broker.bootstrap_servers]  # fmt: skip
+    with open(bench.directory / "killed.log", "wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        eventually(lambda: ready() or process.poll() is not None, "a pipeline to kill", 5 * WAIT_S_MAX)
+        said = (bench.directory / "killed.log").read_text()[-2000:]
+        assert process.poll() is None, f"the pipeline ended by itself: {said}"
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def read_topic(bootstrap: str, topic: str) -> list[Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.streaming.declarations import TableOutput
+from headrace.streaming.declarations import Node, Place, TableOutput
 from headrace.streaming.delta_append import Appender
+from headrace.streaming.delta_sink import DeltaSink
 from headrace.streaming.delta_writes import Stamp, create_table, last_batch
 from headrace.tables.delta_log import DeltaLog
 from headrace.tables.provenance import TopicSource
@@ -96,3 +98,38 @@ def test_a_constraint_of_the_table_holds(spark: SparkSession, table: str) -> Non
         writer.append(rows(spark, 100), stamp(0))
     assert writer.append(rows(spark, 0), stamp(0))
     assert count(spark, table) == 3
+
+
+def test_the_parts_of_a_batch_are_one_commit_and_each_is_there_once(spark: SparkSession, table: str) -> None:
+    one, two = stamp(0).as_part("one"), stamp(0).as_part("two")
+    writer = Appender(table)
+    assert writer.append_parts([(rows(spark, 0), one), (rows(spark, 3), two)])
+    assert (count(spark, table), DeltaLog(table).last) == (6, 1)
+    assert (last_batch(spark, table, one.app_id), last_batch(spark, table, two.app_id)) == (0, 0)
+    three = stamp(0).as_part("three")
+    successor = Appender(table)
+    assert successor.append_parts([(rows(spark, 0), one), (rows(spark, 6), three)])
+    assert count(spark, table) == 9, "the part that was there is left out, the other is not"
+    assert DeltaLog(table).last == 2
+
+
+def test_a_batch_without_input_is_committed_only_if_it_gives_rows(spark: SparkSession, table: str) -> None:
+    """Spark runs one after a watermark has moved."""
+    node = Node(
+        name="clean",
+        function=lambda orders: orders,
+        inputs=("orders",),
+        defaults={},
+        output=TableOutput(),
+        expectations=(),
+        trigger=None,
+        options={},
+        place=Place("shop.py", 1),
+    )
+    sink = DeltaSink(node, TableOutput(), table)
+    idle = replace(stamp(1), sources=(TopicSource(topic="orders", ranges={0: (13, 13)}),))
+    assert not idle.has_input
+    sink.write(rows(spark, 0).where("false"), idle)
+    assert DeltaLog(table).last == 0
+    sink.write(rows(spark, 0), idle)
+    assert (count(spark, table), DeltaLog(table).last) == (3, 1)

@@ -1,7 +1,8 @@
 """The blocks of docs/ that need Spark, run in the shared session: commands in this process, Python with its `spark`.
 
 A run that would go on for ever is given --once, a question is answered with yes, and the tables' directory is an
-absolute path in Python, for the JVM was started elsewhere; the rest is as printed. The pipeline is the README's.
+absolute path in Python, for the JVM was started elsewhere; the rest is as printed. A block of tests is a block whose
+`test_…` functions are called, with the test kit's fixture. The pipeline of docs/pipelines.md is the README's.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     import headrace
+    from headrace.testing.plugin import OpenPipeline
 
 PAGES = {page.relative_to(ROOT).as_posix(): page for page in pages()}
 
@@ -55,8 +57,17 @@ def tables(directory: Path, broker: headrace.Broker) -> None:
     SCENES["docs/tables.md"](directory)
 
 
+def orders(directory: Path, broker: headrace.Broker) -> None:
+    from headrace.testing.records import send
+
+    amounts = {"ann": [10, -4], "bob": [7]}
+    rows = [{"customer": name, "amount": amount} for name, given in amounts.items() for amount in given]
+    send(broker.bootstrap_servers, "orders", rows)
+
+
 SURROUNDINGS: dict[str, Callable[[Path, headrace.Broker], None]] = {
     "docs/pipelines.md": pipelines,
+    "docs/pipelines/replaying.md": orders,
     "docs/tables.md": tables,
 }
 
@@ -74,23 +85,33 @@ def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", [n for n, page in PAGES.items() if any(b.mark == "spark" for b in blocks(page))])
 def test_what_a_page_shows_works_on_spark(
-    name: str, spark: SparkSession, one_session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    spark: SparkSession,
+    one_session: None,
+    headrace_pipeline: OpenPipeline,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import headrace
 
     monkeypatch.chdir(tmp_path)
     with headrace.Broker() as broker:
         monkeypatch.setenv("HEADRACE_BOOTSTRAP", broker.bootstrap_servers)
-        SURROUNDINGS[name](tmp_path, broker)
+        SURROUNDINGS.get(name, lambda directory, broker: None)(tmp_path, broker)
         for block in blocks(PAGES[name]):
+            if block.mark == "file":
+                (tmp_path / block.detail).write_text(block.text + "\n")
             if block.mark == "spark":
-                run(block, {"spark": spark})
+                run(block, {"spark": spark}, headrace_pipeline)
 
 
-def run(block: Block, names: dict[str, Any]) -> None:
+def run(block: Block, names: dict[str, Any], headrace_pipeline: OpenPipeline) -> None:
     if block.language == "python":
         text = block.text.replace('"headrace-tables', f'"{Path.cwd()}/headrace-tables')
         exec(compile(text, block.place, "exec"), names)
+        for name, value in list(names.items()):
+            if name.startswith("test_"):
+                value(headrace_pipeline)
         return
     for line in block.text.splitlines():
         words = shlex.split(line, comments=True)
@@ -100,4 +121,5 @@ def run(block: Block, names: dict[str, Any]) -> None:
         if words[1:3] in (["pipeline", "run"], ["pipeline", "replay"]):
             words.append("--once")
         ended = CliRunner().invoke(command, words[1:], input="y\n")
-        assert ended.exit_code == 0, f"{block.place}: {line}\n{ended.output}{ended.exception!r}"
+        different = words[1:3] == ["pipeline", "compare"] and ended.exit_code == 3  # as a changed pipeline is
+        assert ended.exit_code == 0 or different, f"{block.place}: {line}\n{ended.output}{ended.exception!r}"

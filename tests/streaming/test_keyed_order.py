@@ -145,14 +145,14 @@ def test_a_change_that_removes_all_takes_only_what_is_older(spark: SparkSession,
 def test_a_crash_between_markers_and_table_loses_and_doubles_nothing(spark: SparkSession, tmp_path: Path) -> None:
     table = Table(spark, tmp_path, TableOutput(key=("id",), order_by=("lsn",), delete="op = 'd'"), VALUES)
     table.write([(1, 5, "c", "a"), (2, 5, "c", "b")])
-    apply = KeyedTable._apply
+    apply = KeyedTable._merge
     with pytest.MonkeyPatch.context() as patch:
 
-        def dies(*_: object) -> None:
-            patch.setattr(KeyedTable, "_apply", apply)
+        def dies(*_: object, **__: object) -> None:
+            patch.setattr(KeyedTable, "_merge", apply)
             raise OSError("killed")
 
-        patch.setattr(KeyedTable, "_apply", dies)
+        patch.setattr(KeyedTable, "_merge", dies)
         batch = [(1, 6, "d", None), (2, 4, "d", None), (3, 4, "u", "old"), (3, 5, "d", None)]
         with pytest.raises(OSError, match="killed"):
             table.write(batch)
@@ -209,24 +209,48 @@ def test_markers_are_forgotten_by_the_time_of_their_own_partition(
     assert left == {1, *range(8, 20, 2), *range(9, 20, 2), 20}
 
 
-def test_a_removal_is_forgotten_by_the_time_of_the_row_and_not_by_when_markers_are_rewritten(
-    spark: SparkSession, tmp_path: Path
+FORGETTING: list[dict[str, Any]] = [{}, {"nulls": "unchanged"}, {"history": True}]
+
+
+@pytest.mark.parametrize("kind", FORGETTING, ids=["rows", "parts", "history"])
+def test_a_removal_is_forgotten_by_the_times_of_row_and_removal_in_one_batch_and_in_many(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any]
 ) -> None:
-    removed = [(number, 10, "d", None, "t", 0, number, BEGAN_AT) for number in (1, 2)]
-    hours = {1: 6, 2: 4}
-    late = [(n, 5, "u", "late", "t", 0, 10 + n, BEGAN_AT + timedelta(hours=at)) for n, at in hours.items()]
-    kinds: list[dict[str, Any]] = [{}, {"history": True}, {"nulls": "unchanged"}]
-    for kind in kinds:
-        output = TableOutput(
-            key=("id",), order_by=("lsn",), delete="op = 'd'", forget_deletes_after=duration("5 hours"), **kind
-        )
-        table = Table(spark, tmp_path / str(kind), output, PLACED)
-        table.write(removed)
-        table.write(late)
+    """Also if an older row is in time and one that is older still is not; and if markers are rewritten or not."""
+
+    def change(key: int, lsn: int, op: str, hour: int, offset: int) -> tuple[Any, ...]:
+        name = None if op == "d" else f"{key}@{lsn}"
+        return key, lsn, op, name, "t", 0, offset, BEGAN_AT + timedelta(hours=hour)
+
+    log = [
+        change(1, 10, "d", 0, 0),
+        change(2, 10, "d", 0, 1),
+        change(3, 10, "d", 0, 2),
+        change(4, 10, "d", 0, 3),
+        change(2, 5, "u", 4, 4),  # held against the removal
+        change(4, 5, "u", 5, 5),  # held
+        change(1, 5, "u", 6, 6),  # too late for it: as if new
+        change(4, 3, "u", 6, 7),  # as if new, though less than what was held
+        change(3, 4, "d", 8, 8),  # an old removal, which is of interest again,
+        change(3, 3, "u", 9, 9),  # for this one,
+        change(3, 7, "u", 10, 10),  # and not for this one, for which the first one is too old
+        change(9, 1, "d", 19, 11),
+        change(9, 2, "d", 20, 12),
+        change(1, 4, "u", 21, 13),
+    ]
+    truth = {1: "1@5", 3: "3@7", 4: "4@3"} if not kind.get("history") else {}
+    output = TableOutput(
+        key=("id",), order_by=("lsn",), delete="op = 'd'", forget_deletes_after=duration("5 hours"), **kind
+    )
+    for size, rewrites in ((len(log), 16), (5, 1)):
+        monkeypatch.setattr(delete_markers, "REWRITE_EVERY_BATCHES", rewrites)
+        table = Table(spark, tmp_path / f"{size}", output, PLACED, ["id", "name"])
+        for begin in range(0, len(log), size):
+            table.write(log[begin : begin + size], again=begin == size)
         found = table.read(table.path)
-        if "history" in kind:
+        if kind.get("history"):  # versions end at removals, which are never forgotten
             found = found.where("is_current")
-        assert {row.id: row.name for row in found.collect()} == {1: "late"}, kind
+        assert {row.id: row.name for row in found.collect()} == truth, (size, rewrites)
 
 
 def test_a_replayed_log_equals_the_live_table_and_no_reader_sees_what_was_removed(bench: Bench) -> None:

@@ -44,13 +44,13 @@ def test_json_is_whole_or_bad(spark: SparkSession) -> None:
         b'{"id": 1, "more": 5}': {"id": 1},
         b'{"name": "} {"}': {"name": "} {"},
         b'{"list": [1, 2], "inner": {"x": 3}}': {"list": [1, 2], "inner": (3,)},
-        b'{"id": "1"}': "wrong type: id is not int",
-        b'{"id": 1.5, "amount": "x"}': "wrong type: id is not int; amount is not double",
-        b'{"id": 99999999999}': "wrong type: id is not int",
-        b'{"at": "yesterday"}': "wrong type: at is not timestamp",
-        b'{"day": "2026-13-01"}': "wrong type: day is not date",
-        b'{"inner": {"x": "y"}}': "wrong type: inner is not struct<x:int>",
-        b'{"list": ["x"]}': "wrong type: list is not array<int>",
+        b'{"id": "1"}': "wrong type: id is '1', not int",
+        b'{"id": 1.5, "amount": "x"}': "wrong type: id is '1.5', not int; amount is 'x', not double",
+        b'{"id": 99999999999}': "wrong type: id is '99999999999', not int",
+        b'{"at": "yesterday"}': "wrong type: at is 'yesterday', not timestamp",
+        b'{"day": "2026-13-01"}': "wrong type: day is '2026-13-01', not date",
+        b'{"inner": {"x": "y"}}': 'wrong type: inner is \'{"x":"y"}\', not struct<x:int>',
+        b'{"list": ["x"]}': "wrong type: list is '[\"x\"]', not array<int>",
         b"{bad": "malformed JSON, or not an object",
         b'{"id": 1': "malformed JSON, or not an object",
         b"[1, 2]": "malformed JSON, or not an object",
@@ -68,9 +68,9 @@ def test_json_is_whole_or_bad(spark: SparkSession) -> None:
     assert dict(zip(cases, found, strict=True)) == cases
 
 
-def test_unknown_columns_are_ignored_unless_they_shall_be_kept_out(spark: SparkSession) -> None:
-    topic = hr.topic("t", schema="id int", unknown="quarantine")
-    assert parsed(spark, topic, b'{"id": 1}', b'{"id": 1, "b": 2, "a": 3}') == [{"id": 1}, "unknown columns: b, a"]
+def test_unknown_fields_are_left_out_unless_they_shall_be_kept_out(spark: SparkSession) -> None:
+    topic = hr.topic("t", schema="id int", extra="quarantine")
+    assert parsed(spark, topic, b'{"id": 1}', b'{"id": 1, "b": 2, "a": 3}') == [{"id": 1}, "unknown fields: b, a"]
 
 
 def test_a_tombstone_is_a_row_of_nulls_where_it_is_wanted(spark: SparkSession) -> None:
@@ -119,3 +119,30 @@ def test_text_and_bytes_are_what_they_are(spark: SparkSession) -> None:
 def test_a_schema_that_is_none_is_said_with_its_line(spark: SparkSession, schema: str, format: Any, says: str) -> None:
     with pytest.raises(OperatorError, match=rf"test_parsing\.py:\d+: .*{says}"):
         parser_of(hr.topic("t", schema=schema, format=format), schema)
+
+
+OLD = '{"type":"record","name":"order","fields":[{"name":"id","type":"int"},{"name":"gone","type":"string"}]}'
+NOW = (
+    '{"type":"record","name":"order","fields":[{"name":"id","type":"long"},'
+    '{"name":"city","type":"string","default":"?"},{"name":"name","type":["null","string"],"default":null}]}'
+)
+
+
+def test_avro_of_another_writer_is_read_by_the_rules_of_resolution(spark: SparkSession) -> None:
+    old = b"\x02\x04ab"  # id 1 as an int, and a field that readers no longer have
+    topic = hr.topic("t", schema=NOW, format="avro", writer_schema=OLD)
+    assert parsed(spark, topic, old, b"\x02\x40") == [{"id": 1, "city": "?"}, "not Avro of the declared schema"]
+
+
+def test_avro_with_a_schema_per_id_reads_each_value_by_its_own(spark: SparkSession) -> None:
+    def framed(number: int, body: bytes) -> bytes:
+        return struct.pack(">bI", 0, number) + body
+
+    topic = hr.topic("t", schema=NOW, format="avro", writer_schema={7: OLD, 300: NOW})
+    values = [framed(7, b"\x02\x04ab"), framed(300, b"\x04\x02X\x02\x04hi"), framed(9, b"\x02"), b"\x02\x04ab"]
+    assert parsed(spark, topic, *values) == [
+        {"id": 1, "city": "?"},
+        {"id": 2, "city": "X", "name": "hi"},
+        "schema id 9 is not known",
+        "no schema id in front: a zero and four bytes",
+    ]

@@ -90,6 +90,18 @@ WRONG: list[tuple[str, str, str]] = [
      "    return n.select(F.to_date('at').alias('d'), 'count')", "3", "groups by at, which key= does not hold"),
     ("@hr.table(key='id', delete='amount < 0')\ndef t(orders):\n    return orders.select('id', 'amount')", "3",
      "delete= needs to know whether a row came before or after"),
+    ("@hr.table(mode='update')\ndef t(orders):\n    return orders.groupBy('id').count()", "3",
+     "mode='update' appends a row again each time that an aggregate or custom state updates it"),
+    ("@hr.table\ndef t(orders):\n    return orders.limit(3)", "3", "limits a stream, so that which rows it takes"),
+    ("@hr.table(key='id', order_by='m')\ndef t(orders):\n    return orders.groupBy('id').agg(F.max('at').alias('m'))",
+     "3", "order_by='m' on rows that an aggregate or custom state updates: how many rows of a key there are to choose"),
+    ("def f(k, rows, state):\n    yield next(rows)\n@hr.table(key='id', order_by='at')\ndef t(orders):\n"
+     "    rows = orders.select('id', 'at').groupBy('id')\n"
+     "    return rows.applyInPandasWithState(f, 'id int, at timestamp', 'n int', 'update', 'NoTimeout')", "5",
+     "order_by='at' on rows that an aggregate or custom state updates"),
+    ("@hr.table(key='id', expect={'few': hr.drop('count < 5')})\ndef t(orders):\n"
+     "    return orders.groupBy('id').count()", "3",
+     "expectation 'few' takes rows out that an aggregate or custom state updates"),
     ("@hr.to_topic('x', value='nr')\ndef t(orders):\n    return orders", "3", "value names 'nr'"),
 ]  # fmt: skip
 
@@ -164,3 +176,21 @@ def _short(bench: Bench) -> Any:
         return checked(bench, 'raw = hr.topic("check-raw")\n@hr.table\ndef t(raw):\n    return raw\n')
     finally:
         kafka.ASK_S_MAX = before
+
+
+def test_what_is_left_to_the_user_s_code_is_noted(bench: Bench) -> None:
+    nodes = {
+        "now": "orders.withColumn('seen', F.current_timestamp())",
+        "chance": "orders.withColumn('r', F.rand())",
+        "once": "orders.dropDuplicates(['id'])",
+        "plain": "orders.where('amount > 0')",
+    }
+    code = "".join(f"@hr.table\ndef {name}(orders):\n    return {made}\n" for name, made in nodes.items())
+    code += "@hr.to_topic('check-counts')\ndef counts(orders):\n    return orders.groupBy('id').count()\n"
+    notes = {node.name: node.notes for node in checked(bench, TOPIC + code).nodes}
+    says = {"now": "time of the batch", "chance": "may differ in a replay", "once": "keeps any one of several",
+            "counts": "a record for each update"}  # fmt: skip
+    assert notes.pop("plain") == ()
+    assert {name: any(says[name] in note for note in found) for name, found in notes.items()} == dict.fromkeys(
+        says, True
+    )

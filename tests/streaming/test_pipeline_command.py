@@ -72,7 +72,7 @@ def test_from_check_to_discard(bench: Bench, shell: Shell) -> None:
     assert (found["analysed"], found["nodes"][1]["writes"]) == (True, "topic typed-out exactly once")
     assert [column["name"] for column in found["nodes"][0]["schema"]["fields"]] == ["id", "k", "v"]
     said = shell.run("run", file, "--once")
-    assert "stored: finished; batch 0, 6 in" in said
+    assert "stored: finished; batch 0, 6 rows in" in said
     assert "small: 1 quarantine" in said
     assert said.rstrip().endswith("shop version 1: finished")
     assert "shop: nothing runs" in shell.run("stop")
@@ -86,8 +86,10 @@ def test_from_check_to_discard(bench: Bench, shell: Shell) -> None:
         (2, "building"),
     ]
     assert status[0]["versions"][1]["run"]["nodes"]["sent"]["topic"] == "typed-out.v2"
-    found = json.loads(shell.run("compare", "shop", "--key", "id", "--json"))
+    found = json.loads(shell.run("compare", "shop", "--key", "id", "--json", code=3))
     assert (found["old"], found["new"], found["tables"]["stored"]["differing"]) == (1, 2, 5)
+    assert found["tables"]["stored"]["exact"]
+    assert sum(found["tables"]["stored"]["position"]["typed"].values()) == 6
     said = shell.run("cutover", "shop")
     assert "shop: version 2 is live; its tables: stored" in said
     assert "live topic: typed-out.v2" in said

@@ -113,10 +113,12 @@ def _fits(text: str, width: int) -> bool:
     )
 
 
-def test_ctrl_c_while_spark_starts_leaves_nothing_running(tmp_path: Path) -> None:
+def test_ctrl_c_while_spark_starts_leaves_nothing_running(shared_broker: headrace.Broker, tmp_path: Path) -> None:
+    send(shared_broker, '{"id": 1, "k": "a"}')  # without the topic Spark would not be started
     file = tmp_path / "shop.py"
     file.write_text(HEAD + CODE.format(v=1))
-    with screen("pipeline", "run", file, "--tables", tmp_path / "tables", width=80, height=24) as run:
+    options = ["--tables", tmp_path / "tables", "--bootstrap", shared_broker.bootstrap_servers]
+    with screen("pipeline", "run", file, *options, width=80, height=24) as run:
         shell = int(run.state("pane_pid"))
         java = eventually(lambda: [each for each in descendants(shell) if "SparkSubmit" in command_of(each)], "a JVM")
         run.press("ctrl-c")

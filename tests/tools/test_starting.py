@@ -57,7 +57,7 @@ def test_reading_a_command_line_loads_nothing_heavy(name: str) -> None:
 @pytest.mark.parametrize("name", ADMINISTER)
 def test_what_administers_does_without_librdkafka(name: str, bootstrap: str) -> None:
     script = (
-        f"import sys\nfrom headrace.cli.kafka.cluster import Cluster\nimport headrace.cli.kafka.{name}\n"
+        f"import sys\nfrom headrace.client.cluster import Cluster\nimport headrace.cli.kafka.{name}\n"
         f"with Cluster({bootstrap!r}) as cluster: cluster.nodes()\nprint(*sys.modules)"
     )
     done = subprocess.run(

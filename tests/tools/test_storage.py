@@ -41,7 +41,7 @@ def test_a_formatted_directory_gives_the_broker_its_cluster_id(file: Path, tmp_p
         assert CLUSTER in ok("headrace", "cluster", "-b", address, "--json").out
         locked = run(NAME, "format", "-g", "-t", CLUSTER, "-c", file)
         assert locked.exit == 1
-        assert "another broker has this directory locked" in locked.err
+        assert "another process has this directory locked" in locked.err
         assert broker.end() == 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -41,34 +41,37 @@ class Request:
 class Later:
     """An answer that comes later, on the loop. Until then the connection's next request waits, as in Kafka."""
 
-    __slots__ = ("_done", "_request", "_slot")
+    __slots__ = ("_done", "_request", "_slot", "_write")
 
     def __init__(self) -> None:
         self._request: Request | None = None
         self._slot: Slot | None = None
-        self._done: Body | None = None
+        self._write: Write | None = None
+        self._done: Body | Steps | None = None
 
-    def bind(self, request: Request, slot: Slot) -> None:
+    def bind(self, request: Request, slot: Slot, write: Write) -> None:
+        """`write` makes bytes of the answer, in steps if it is long, and gives them to the slot."""
+        request.body = None  # whoever answers has kept what it needs; the rest may be large
         self._request = request
         self._slot = slot
+        self._write = write
         if self._done is not None:
             self.complete(self._done)
 
-    def complete(self, body: Body) -> None:
-        if self._request is None or self._slot is None:
+    def complete(self, body: Body | Steps) -> None:
+        if self._request is None or self._slot is None or self._write is None:
             self._done = body  # before the router has seen it
             return
-        request = self._request
         try:
-            answer = framed(encode_response(request.api_key, request.version, request.correlation_id, body))
+            self._write(self._request, self._slot, body)
         except Exception as error:
             self._slot.connection.broke(error)  # a client that waited for nothing would wait for good
-            return
-        self._slot.answer([answer])
 
 
 Handler = Callable[["Node", Request], "Body | Later | Steps"]
+Write = Callable[[Request, "Slot", "Body | Steps"], None]
 Decoder = Callable[[bytes, int, int], Any]  # bytes, where the body begins, version
+Converter = Callable[[Any, int], Generator[None, None, Any]]  # body, version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,12 @@ class Api:
     high: int
     handle: Handler
     decode: Decoder | None = None  # where the general way of reading a request is not quick enough
+    from_body: Converter | None = None  # with `decode`: the same out of a long request that was read in the general way
+    from_body_since: int = 0  # the version; longer requests of older ones are read by `decode`, too
+
+    def is_read_in_steps(self, version: int) -> bool:
+        """Whether a long request of this version is."""
+        return self.decode is None or (self.from_body is not None and version >= self.from_body_since)
 
     def read(self, version: int, data: bytes, at: int) -> Any:
         """The request body that starts at `at`. ValueError if the bytes are not such a request."""

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.outbox import Outbox, Part, drop
-from headrace.broker.reactor import BROKEN, READ, WRITE
 from headrace.core.errors import InvariantError, PeerError
 from headrace.core.telemetry import failure
 from headrace.log.reader import Slice
+from headrace.net.reactor import BROKEN, READ, WRITE
 from headrace.protocol.framing import Chunk, FrameReader
 from headrace.protocol.produce import ProduceDecoder
 from headrace.protocol.wire import MalformedError
@@ -60,10 +60,12 @@ class Connection:
         "_server",
         "_slot_bytes",
         "barriers",
+        "body_bytes",
         "closed",
         "dirty",
         "doomed",
         "fd",
+        "hurry",
         "in_flight_bytes",
         "last_active",
         "on_close",
@@ -85,12 +87,14 @@ class Connection:
         self.out = Outbox(sock, server.metrics)
         self.barriers = 0  # requests under way that hold up those behind them
         self.in_flight_bytes = 0
+        self.body_bytes = 0  # of long requests, as objects
         self.last_active = server.tick
         self.closed = False
         self.dirty = False
         self.doomed = False  # closed as soon as what it asked before is answered
         self.parked = False  # not read from until the broker has room again
         self.queued = False  # to go on in the next turn
+        self.hurry: Callable[[], None] | None = None  # answers the fetch that waits, and holds up those behind it
         self.produce_decoder = ProduceDecoder()
         self.on_close: list[Callable[[], None]] = []
         self._server = server
@@ -107,7 +111,7 @@ class Connection:
     @property
     def weight_bytes(self) -> int:
         """The memory that it takes: requests that have come in part, wait or are under way, and answers."""
-        return self.reader.held + self._answer_bytes + self.in_flight_bytes
+        return self.reader.held + self._answer_bytes + self.in_flight_bytes + self.body_bytes
 
     # ── in ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

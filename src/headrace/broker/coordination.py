@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from headrace.broker.internal_topics import BrokerTopics, Markers, TopicJournal
-from headrace.broker.reactor import Reactor
 from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.topics import Topic, Topics
 from headrace.coordinator.group_settings import GroupSettings
@@ -18,6 +17,7 @@ from headrace.coordinator.transactions import Transactions
 from headrace.core.clock import Clock
 from headrace.core.settings import BrokerSettings
 from headrace.log.transactions import Marker
+from headrace.net.reactor import Reactor
 
 
 class Coordination:

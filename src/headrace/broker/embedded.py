@@ -33,6 +33,11 @@ class Broker:
 
     `data=None` keeps everything in a temporary directory that goes away with it; `port=0` picks a free port;
     `settings` are fields of `BrokerSettings`, such as `num_partitions=3`.
+
+    >>> import headrace
+    >>> with headrace.Broker(num_partitions=3) as broker:
+    ...     broker.bootstrap_servers.startswith("127.0.0.1:")
+    True
     """
 
     def __init__(

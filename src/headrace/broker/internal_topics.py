@@ -18,7 +18,7 @@ from headrace.core.clock import Clock
 from headrace.core.errors import InvariantError, PeerError, StorageError
 from headrace.core.telemetry import event, failure
 from headrace.log import detour
-from headrace.log.recovery import scan
+from headrace.log.scanning import scan
 from headrace.log.transactions import Marker, build_marker, read_marker
 from headrace.protocol.batch import CONTROL, BatchHeader
 from headrace.protocol.records import build_plain_batch, iter_records

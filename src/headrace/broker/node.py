@@ -18,12 +18,10 @@ from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.metrics import Metrics
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.purgatory import Purgatory
-from headrace.broker.reactor import READ, Reactor, Timer
 from headrace.broker.router import Router
 from headrace.broker.server import Server
 from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.topics import Topic, Topics
-from headrace.broker.workers import Workers
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import InvariantError
 from headrace.core.files import Disk, OpenFiles
@@ -36,6 +34,8 @@ from headrace.log.housekeeping import Housekeeping
 from headrace.log.partition_log import PartitionLog
 from headrace.log.scrub import Scrub, ScrubSettings, budget
 from headrace.log.store import LogStore
+from headrace.net.reactor import READ, Reactor, Timer
+from headrace.net.workers import Workers
 
 if TYPE_CHECKING:
     from headrace.broker.coordination import Coordination
@@ -50,6 +50,7 @@ WRITERS_MAX: Final = 4  # threads that copy large appends into the page cache
 DESCRIPTORS_WANTED: Final = 65_536
 END_S_MAX: Final = 0.005  # the end of a turn begins no further round after this long
 STOP_S_MAX: Final = 2.0  # a stop waits so long for what nobody was promised: another compression, a compaction
+DELETIONS_S_MAX: Final = 3.0  # and so long for the deletion of topics that clients do not see any more
 LOGS_A_TURN: Final = 100  # that housekeeping looks at
 
 
@@ -145,7 +146,7 @@ class Node:
         every(DOOMED_FILES_INTERVAL_S, keeper.remove_doomed)
         every(
             settings.log_flush_offset_checkpoint_interval_ms / 1000,
-            lambda: self._in_slices(keeper.flush_for_checkpoint, self.store.save_checkpoints),
+            lambda: self._in_slices(keeper.flush_for_checkpoint, self.store.save_checkpoints_soon),
         )
         flush_ms = min(settings.log_flush_scheduler_interval_ms, 1000)
         every(flush_ms / 1000, keeper.flush_due)
@@ -200,7 +201,10 @@ class Node:
             except Exception as error:
                 raise _unwritten(error) from error
             if purgatory.ready:
+                # Readers first: they have waited for the record, its producer only waits for a receipt.
+                acknowledged, server.dirty = server.dirty, []
                 purgatory.end_of_turn()
+                server.dirty += acknowledged
             if server.dirty:
                 server.send_answers()
             if not (
@@ -317,6 +321,9 @@ class Node:
         if self._http is not None:
             self._http.stop()
         self.server.stop_listening()
+        deletions_end = perf_counter() + DELETIONS_S_MAX
+        if hasattr(self, "topics"):
+            self.topics.finish_deletions(lambda: perf_counter() > deletions_end)
         self.compactor.close()
         self.scrub.close()
         self._compaction_process.close()

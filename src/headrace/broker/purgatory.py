@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from headrace.broker.reactor import Reactor
+from headrace.net.reactor import Reactor
 
 if TYPE_CHECKING:
     from headrace.broker.partition import Partition
@@ -16,7 +16,11 @@ RETRIES_PER_ROUND: Final = 64  # others are written for and answered before more
 
 
 class FetchWait:
-    """One waiting fetch. `attempt(last)` answers it and returns True, or returns False to wait on."""
+    """One waiting fetch. `attempt(last)` answers it and returns True, or returns False to wait on.
+
+    When it is over it lets go of who waited: each of them holds the other, and what only the garbage collector can
+    free makes it stop the loop, for milliseconds after every thousand fetches.
+    """
 
     __slots__ = ("_attempt", "_partitions", "_purgatory", "_timer")
 
@@ -29,21 +33,24 @@ class FetchWait:
     ) -> None:
         self._purgatory = purgatory
         self._partitions = partitions
-        self._attempt = attempt
-        self._timer = purgatory.reactor.call_later(wait_ms / 1000, self._expired)
+        self._attempt: Callable[[bool], bool] | None = attempt
+        self._timer = purgatory.reactor.call_later(wait_ms / 1000, self.expire)
         purgatory.count += 1
         for partition in partitions:
             partition.await_growth(self)
 
-    def _expired(self) -> None:
+    def expire(self) -> None:
+        """Its time is over, or its connection takes memory that others need: it is answered with what there is."""
+        attempt = self._attempt
         self.cancel()
-        self._attempt(True)
+        if attempt is not None:
+            attempt(True)
 
     def wake(self) -> None:
         self._purgatory.ready[self] = None
 
     def retry(self) -> None:
-        if self._attempt(False):
+        if self._attempt is not None and self._attempt(False):
             self.cancel()
 
     def cancel(self) -> None:
@@ -53,6 +60,7 @@ class FetchWait:
         self._purgatory.ready.pop(self, None)
         for partition in self._partitions:
             partition.forget(self)
+        self._attempt = None
 
 
 class Purgatory:

@@ -6,14 +6,15 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.api import Later, Request, framed
-from headrace.broker.connection import Connection
+from headrace.broker.connection import Connection, Slot
 from headrace.broker.handlers import TABLE, load
 from headrace.broker.handlers.fetch import FetchHandler
 from headrace.broker.handlers.produce import ProduceHandler
 from headrace.broker.steps import REQUEST_BYTES_MIN, InSteps, Steps, is_long, reading, writing
 from headrace.protocol import fetch, produce
 from headrace.protocol.framing import Chunk
-from headrace.protocol.messages import API_VERSIONS, encode_response, request_is_flexible
+from headrace.protocol.message_reader import Meter
+from headrace.protocol.messages import API_VERSIONS, Body, encode_response, request_is_flexible
 from headrace.protocol.wire import MalformedError, skip_tags
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ PRODUCE_LOW_ADVERTISED: Final = 0
 _HEADER: Final = Struct(">hhih")
 _HEADER_BYTES: Final = 10
 OTHER_REQUEST_BYTES_MAX: Final = 16 << 20  # of any request but Produce: a hundred times what a client sends
+DECODED_BYTES_MAX: Final = 64 << 20  # of such a request as objects, which take up to forty times what was sent
 
 
 class Router:
@@ -85,6 +87,13 @@ class Router:
             if pinned:
                 chunk.unpin()
 
+    def write_later(self, request: Request, slot: Slot, answer: Body | Steps) -> None:
+        """An answer whose place in its connection's order is kept already."""
+        if isinstance(answer, Steps) or is_long(answer):
+            InSteps(self._node, slot.connection, request, writing(request, answer), slot=slot).begin()
+        else:
+            slot.answer([framed(request.response(answer))])
+
     def _other(
         self,
         connection: Connection,
@@ -105,16 +114,17 @@ class Router:
             version = 0  # a client that asks for a version of the future can read this one
         else:
             at = skip_tags(data, 0) if request_is_flexible(key, version) else 0
-            if len(data) > REQUEST_BYTES_MIN and api.decode is None:
+            if len(data) > REQUEST_BYTES_MIN and api.is_read_in_steps(version):
                 request = Request(key, version, correlation_id, client_id, None, connection)
-                work = reading(self._node, api, request, bytes(data), at)
-                InSteps(self._node, connection, request, work, unread_bytes=len(data)).begin()
+                meter = Meter(DECODED_BYTES_MAX)
+                work = reading(self._node, api, request, bytes(data), at, meter)
+                InSteps(self._node, connection, request, work, unread_bytes=len(data), meter=meter).begin()
                 return
             body = api.read(version, bytes(data), at)
             request = Request(key, version, correlation_id, client_id, body, connection)
         answer = api.handle(self._node, request)
         if isinstance(answer, Later):
-            answer.bind(request, connection.slot(barrier=True))
+            answer.bind(request, connection.slot(barrier=True), self.write_later)
         elif isinstance(answer, Steps) or is_long(answer):
             must_end = isinstance(answer, Steps) and answer.must_end
             InSteps(self._node, connection, request, writing(request, answer), must_end=must_end).begin()

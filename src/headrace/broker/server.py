@@ -21,10 +21,10 @@ from typing import Final
 
 from headrace.broker.connection import Connection
 from headrace.broker.metrics import Metrics
-from headrace.broker.reactor import READ, Reactor
 from headrace.core.errors import OperatorError
 from headrace.core.settings import BrokerSettings
 from headrace.core.telemetry import event
+from headrace.net.reactor import READ, Reactor
 from headrace.protocol.framing import READ_BYTES_MAX, Chunk, ChunkPool
 
 ACCEPTS_MAX: Final = 64  # a turn
@@ -62,6 +62,7 @@ class Server:
         self.room_bytes = 0  # what in_flight_bytes may be
         self.choked = False  # more is taken than there is room for
         self._relieving = False
+        self._hurrying = False
         self._budget_bytes = 0
         self._hurried: Connection | None = None  # whose frame was the oldest at the last tick, while memory was short
         self._hurried_bytes = 0
@@ -167,7 +168,23 @@ class Server:
     def _count_room(self) -> None:
         self.room_bytes = self._budget_bytes - self.held_bytes - self.group_bytes
         if self.in_flight_bytes > self.room_bytes:
-            self.choked = True
+            self._choke()
+
+    def _choke(self) -> None:
+        """More is taken than there is room for. What waits behind a fetch that has nothing to read would be taken for
+        as long as its client likes: such fetches are answered, in the next turn."""
+        self.choked = True
+        if not self._hurrying:
+            self._hurrying = True
+            self.reactor.call_soon(self._hurry_fetches)
+
+    def _hurry_fetches(self) -> None:
+        self._hurrying = False
+        share = self._budget_bytes // (4 * max(1, len(self._connections)))
+        for each in list(self._connections) if self.in_flight_bytes > self.room_bytes else ():
+            hurry = each.hurry
+            if hurry is not None and each.weight_bytes > share:
+                hurry()
 
     def holds(self, connection: Connection, change: int) -> None:
         """A connection's requests and answers take more memory now, or less."""
@@ -186,8 +203,8 @@ class Server:
         """A request of so many bytes is under way."""
         connection.in_flight_bytes += size
         self.in_flight_bytes += size
-        if self.in_flight_bytes > self.room_bytes:
-            self.choked = True
+        if self.in_flight_bytes > self.room_bytes and not self.choked:
+            self._choke()
 
     def end(self, connection: Connection, size: int) -> None:
         """It is answered, has failed, or nobody waits for it any more."""

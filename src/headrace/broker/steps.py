@@ -7,11 +7,12 @@ written, in the same way. Most are done within the first slice of time, and then
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.broker.api import Later, Request, framed
+from headrace.protocol.message_reader import Meter
 from headrace.protocol.messages import Body, decode_request_in_steps, encode_response_in_steps
 
 if TYPE_CHECKING:
@@ -20,25 +21,48 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
 
 STEPS_S: Final = 0.001  # of one request, in one turn
-REQUEST_BYTES_MIN: Final = 32 << 10  # a longer request is read in steps
+REQUEST_BYTES_MIN: Final = 4 << 10  # a longer request is read in steps
 FEW: Final = 8  # so many topics, partitions or resources are done at once
+ITEMS_PER_STEP: Final = 32  # of a loop whose single rounds cost next to nothing
 ITEMS_MIN: Final = 100  # an answer with more of them, in its lists and the lists in those, is written in steps
 
 Work = Generator[None, None, "bytes | Later"]
 Result = TypeVar("Result")
+Answered = TypeVar("Answered", bound="Body | Later")
+Key = TypeVar("Key")
 
 
 class Steps:
     __slots__ = ("body", "must_end")
 
-    def __init__(self, body: Generator[None, None, Body], *, must_end: bool = False) -> None:
+    def __init__(self, body: Generator[None, None, Body | Later], *, must_end: bool = False) -> None:
         self.body = body
         self.must_end = must_end  # it changes something: it is done also when nobody waits for it any more
 
 
-def stepped(body: Generator[None, None, Body], count: int, *, must_end: bool = False) -> Body | Steps:
+def stepped(body: Generator[None, None, Answered], count: int, *, must_end: bool = False) -> Answered | Steps:
     """At once if it is about a few things only."""
     return finish(body) if count <= FEW else Steps(body, must_end=must_end)
+
+
+def up_to_few(counts: Iterable[int]) -> int:
+    """Their sum if it is small; else a number above FEW, for which only the first of them were looked at."""
+    total = 0
+    for count in counts:
+        total += max(1, count)
+        if total > FEW:
+            break
+    return total
+
+
+def tally(keys: Iterable[Key]) -> Generator[None, None, dict[Key, int]]:
+    """How often each of them is named, in the order of their first time."""
+    counts: dict[Key, int] = {}
+    for at, key in enumerate(keys):
+        counts[key] = counts.get(key, 0) + 1
+        if at % ITEMS_PER_STEP == 0:
+            yield
+    return counts
 
 
 def finish(work: Generator[None, None, Result]) -> Result:
@@ -69,9 +93,13 @@ def _items_left(body: Mapping[str, object], left: int) -> int:
     return left
 
 
-def reading(node: Node, api: Api, request: Request, data: bytes, at: int) -> Work:
+def reading(node: Node, api: Api, request: Request, data: bytes, at: int, meter: Meter) -> Work:
     """A long request, from its bytes to its answer."""
-    request.body = yield from decode_request_in_steps(request.api_key, request.version, data, at)
+    body = yield from decode_request_in_steps(request.api_key, request.version, data, at, meter)
+    if api.from_body is not None:
+        body = yield from api.from_body(body, request.version)
+    request.body = body
+    del data, body
     answer = api.handle(node, request)
     if isinstance(answer, Later):
         return answer
@@ -80,6 +108,8 @@ def reading(node: Node, api: Api, request: Request, data: bytes, at: int) -> Wor
 
 def writing(request: Request, answer: Body | Steps) -> Work:
     body = (yield from answer.body) if isinstance(answer, Steps) else answer
+    if isinstance(body, Later):
+        return body
     if isinstance(body, bytes):
         return framed(request.response(body))
     made = yield from encode_response_in_steps(request.api_key, request.version, request.correlation_id, body)
@@ -89,9 +119,22 @@ def writing(request: Request, answer: Body | Steps) -> Work:
 class InSteps:
     """One such request on its way. It holds up those behind it on its connection, as any that must wait. `unread_bytes`
     is the length of a request that is read in steps: it counts as under way, as a Produce request does, and if its
-    client leaves before its handler was called nothing comes of it."""
+    client leaves before its handler was called nothing comes of it. What it takes as objects, by the `meter`, counts as
+    held for its connection: the heaviest are not read from, and the others are served on. `slot` is its place among the
+    answers, if it has one already."""
 
-    __slots__ = ("_connection", "_must_end", "_node", "_request", "_slot", "_unread_bytes", "_work")
+    __slots__ = (
+        "_connection",
+        "_held_bytes",
+        "_meter",
+        "_must_end",
+        "_node",
+        "_request",
+        "_slot",
+        "_under_way_bytes",
+        "_unread_bytes",
+        "_work",
+    )
 
     def __init__(
         self,
@@ -102,6 +145,8 @@ class InSteps:
         *,
         must_end: bool = True,
         unread_bytes: int = 0,
+        meter: Meter | None = None,
+        slot: Slot | None = None,
     ) -> None:
         self._node = node
         self._connection = connection
@@ -109,13 +154,18 @@ class InSteps:
         self._work = work
         self._must_end = must_end
         self._unread_bytes = unread_bytes
-        self._slot: Slot | None = None
+        self._meter = meter
+        self._under_way_bytes = self._held_bytes = 0  # as the server has counted them
+        self._slot = slot
 
     def begin(self) -> None:
         if not self._run():
-            self._slot = self._connection.slot(barrier=True)
+            if self._slot is None:
+                self._slot = self._connection.slot(barrier=True)
             if self._unread_bytes:
-                self._node.server.begin(self._connection, self._unread_bytes)
+                self._under_way_bytes = self._unread_bytes
+                self._node.server.begin(self._connection, self._under_way_bytes)
+            self._count()
             self._node.reactor.call_soon(self._go_on)
 
     def _go_on(self) -> None:
@@ -132,15 +182,34 @@ class InSteps:
             self._connection.failed(error)
             return
         if not done:
+            self._count()
             self._node.reactor.call_soon(self._go_on)
 
     def _is_unread(self) -> bool:
         return self._unread_bytes > 0 and self._request.body is None
 
-    def _let_go(self) -> None:
-        if self._unread_bytes and self._slot is not None:
-            size, self._unread_bytes = self._unread_bytes, 0
+    def _count(self) -> None:
+        """What it takes now: its bytes until they are read, and what was made of them twice, since its answer is made
+        of the same things."""
+        if self._meter is None:
+            return
+        if self._under_way_bytes and not self._is_unread():
+            size, self._under_way_bytes = self._under_way_bytes, 0
             self._node.server.end(self._connection, size)
+        self._hold(2 * self._meter.bytes)
+
+    def _hold(self, size: int) -> None:
+        change = size - self._held_bytes
+        if change:
+            self._held_bytes = size
+            self._connection.body_bytes += change
+            self._node.server.holds(self._connection, change)
+
+    def _let_go(self) -> None:
+        if self._under_way_bytes:
+            size, self._under_way_bytes = self._under_way_bytes, 0
+            self._node.server.end(self._connection, size)
+        self._hold(0)
 
     def _run(self) -> bool:
         """True when it is answered, or left to one who answers later."""
@@ -158,7 +227,8 @@ class InSteps:
     def _answer(self, answer: bytes | Later) -> None:
         slot, connection = self._slot, self._connection
         if isinstance(answer, Later):
-            answer.bind(self._request, slot if slot is not None else connection.slot(barrier=True))
+            slot = slot if slot is not None else connection.slot(barrier=True)
+            answer.bind(self._request, slot, self._node.router.write_later)
         elif slot is not None:
             slot.answer([answer])
         else:

@@ -67,6 +67,7 @@ class Topics:
         self._by_folded: dict[str, str] = {}
         self._changing: set[str] = set()  # topics that are made, grown or deleted in steps
         self._changing_folded: dict[str, str] = {}
+        self._deletions: list[list[Topic]] = []  # under way: nobody sees these topics any more
         self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self.metadata_answers = AnswerCache()
         self.packs_anew = False  # some topic has a compression of its own
@@ -180,6 +181,7 @@ class Topics:
         """Deletes them all, with one fsync of the catalog. Clients see none of them from the first step on."""
         topics = [self._existing(name) for name in names]
         self._begin(names)
+        self._deletions.append(topics)
         try:
             for topic in topics:
                 del self.by_name[topic.name], self._by_id[topic.id], self._by_wire_id[topic.id.bytes]
@@ -196,7 +198,29 @@ class Topics:
                 self.on_deleted(topic)
                 yield
         finally:
+            self._deletions = [each for each in self._deletions if each is not topics]
             self._end(names)
+
+    def finish_deletions(self, until: Callable[[], bool]) -> None:
+        """At a stop: what clients see as deleted does not come back with the next start. `until` says that there is no
+        time for more; what is left then does come back, and the log says so."""
+        for topics in self._deletions:
+            names = [topic.name for topic in topics]
+            for topic in topics:
+                for partition in topic.partitions:
+                    if until():
+                        _log.warning("deletion of %s was not finished: delete it again", ", ".join(names))
+                        return
+                    if partition.log is not None and not partition.log.deleted:
+                        self._store.delete(partition.log)
+            try:
+                self._catalog.delete_topics([name for name in names if name in self._catalog.topics])
+            except StorageError as error:
+                _log.warning("deletion of %s was not finished: delete it again (%s)", ", ".join(names), error)
+                return
+            for topic in topics:
+                self.on_deleted(topic)
+        self._deletions = []
 
     def grow(self, name: str, total: int) -> None:
         finish(self.grow_in_steps(name, total))

@@ -8,8 +8,8 @@ from headrace.cli.reaching import broker_options
 from headrace.cli.tabling import print_json
 
 if TYPE_CHECKING:
-    from headrace.cli.kafka.wire import Connection
     from headrace.cli.reaching import Reach
+    from headrace.client.wire import Connection
 
 
 @click.command(short_help="Which requests a broker serves.")

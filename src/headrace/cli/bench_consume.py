@@ -54,12 +54,12 @@ def run(reach: "Reach", topic: str, records: int) -> dict[str, Any]:
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     from headrace.cli.benching import Meter
-    from headrace.cli.kafka.client_settings import consumer_settings, make_client
     from headrace.cli.kafka.consuming import close, take
-    from headrace.cli.kafka.offset_lookup import leaders
     from headrace.cli.percentiles import summary
     from headrace.cli.reaching import kafka_text
-    from headrace.cli.topic_requests import offset_spans
+    from headrace.client.librdkafka import consumer_settings, make_client
+    from headrace.client.offsets import leaders
+    from headrace.client.topic_admin import offset_spans
     from headrace.core.errors import OperatorError
 
     with reach.cluster() as cluster:

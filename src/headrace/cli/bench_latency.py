@@ -42,9 +42,9 @@ def run(reach: "Reach", topic: str, records: int, size: int, acks: str) -> dict[
     from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
     from headrace.cli.benching import Meter
-    from headrace.cli.kafka.client_settings import consumer_settings, make_client, producer_settings
     from headrace.cli.kafka.consuming import close
     from headrace.cli.percentiles import summary
+    from headrace.client.librdkafka import consumer_settings, make_client, producer_settings
     from headrace.core.errors import OperatorError
 
     settings = reach.client_settings()

@@ -65,9 +65,9 @@ def run(
     from confluent_kafka import Producer
 
     from headrace.cli.benching import Meter
-    from headrace.cli.kafka.client_settings import make_client, producer_settings
     from headrace.cli.percentiles import summary
     from headrace.cli.reaching import kafka_text
+    from headrace.client.librdkafka import make_client, producer_settings
     from headrace.core.errors import OperatorError
 
     latencies = array("d")

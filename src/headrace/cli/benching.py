@@ -22,7 +22,7 @@ NAME = "headrace-bench-"
 def bench_topic(reach: "Reach", topic: str | None, partitions: int) -> Iterator[str]:
     """The user's topic, which is left alone, or one that is made and deleted."""
     from headrace.cli.names import check_topics
-    from headrace.cli.topic_requests import create_topic, delete_topics
+    from headrace.client.topic_admin import create_topic, delete_topics
 
     with reach.cluster() as cluster:
         if topic is not None:

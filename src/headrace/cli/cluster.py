@@ -1,6 +1,6 @@
 """`headrace cluster`: the brokers, and what each of them holds."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -8,7 +8,6 @@ from headrace.cli.reaching import broker_options
 from headrace.cli.tabling import bytes_text, print_json
 
 if TYPE_CHECKING:
-    from headrace.cli.kafka.cluster import Cluster
     from headrace.cli.reaching import Reach
 
 
@@ -22,6 +21,8 @@ def cluster(reach: "Reach", as_json: bool) -> None:
       headrace cluster
       headrace cluster --bootstrap kafka1:9092 --json
     """
+    from headrace.client.overview import overview
+
     with reach.cluster() as held:
         found = overview(held)
     if as_json:
@@ -53,43 +54,3 @@ def cluster(reach: "Reach", as_json: bool) -> None:
     header = ["broker", "address", "rack", "leads", "replicas", "size", "disks"]
     show(header, rows, right=[False, False, False, True, True, True, False])
     click.echo("* controller", err=True)
-
-
-def overview(cluster: "Cluster") -> dict[str, Any]:
-    from headrace.cli.kafka.tool import ToolError
-    from headrace.cli.topic_requests import DESCRIBE_LOG_DIRS
-
-    answer = cluster.metadata(None)
-    partitions = [each for topic in answer.topics for each in topic.partitions]
-    brokers = []
-    nodes = cluster.nodes()
-    for node_id, node in sorted(nodes.items()):
-        size: int | None = None
-        offline: list[str] = []
-        try:
-            directories = cluster.at(node_id).call(DESCRIBE_LOG_DIRS, {"topics": None}).results
-            size = sum(each.partition_size for one in directories for topic in one.topics for each in topic.partitions)
-            offline = [f"{one.log_dir} offline" for one in directories if one.error_code]
-        except ToolError:
-            pass  # it may not be asked, or it does not answer; the rest is still worth showing
-        brokers.append(
-            {
-                "id": node_id,
-                "address": f"{node.host}:{node.port}",
-                "rack": node.rack,
-                "controller": node_id == cluster.controller_id,
-                "leads": sum(each.leader_id == node_id for each in partitions),
-                "replicas": sum(node_id in each.replica_nodes for each in partitions),
-                "size_bytes": size,
-                "offline_directories": offline,
-            }
-        )
-    return {
-        "cluster_id": getattr(answer, "cluster_id", None),
-        "controller": cluster.controller_id,
-        "topics": len(answer.topics),
-        "partitions": len(partitions),
-        "offline_partitions": sum(each.leader_id < 0 for each in partitions),
-        "under_replicated_partitions": sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions),
-        "brokers": brokers,
-    }

@@ -7,14 +7,14 @@ import click
 
 from headrace.cli.lazy_group import LazyGroup, Place
 from headrace.cli.names import complete_group, complete_topic
-from headrace.cli.reaching import broker_options
+from headrace.cli.reaching import broker_options, setting_pairs
 from headrace.cli.tabling import ask, print_json, yes_option
 from headrace.core.errors import OperatorError
 
 if TYPE_CHECKING:
-    from headrace.cli.kafka.cluster import Cluster
-    from headrace.cli.kafka.topic_facts import Setting
     from headrace.cli.reaching import Reach
+    from headrace.client.cluster import Cluster
+    from headrace.client.topics import Setting
 
 COMMANDS = {
     "show": Place("headrace.cli.config:show_command", "Settings that differ from the default, or all."),
@@ -104,7 +104,6 @@ def set_command(kind: str, name: str, settings: tuple[str, ...], reach: "Reach",
       headrace config set topic orders retention.ms=86400000
       headrace config set broker all log.retention.ms=604800000
     """
-    from headrace.cli.topic_requests import setting_pairs
 
     with reach.cluster() as cluster:
         changes = setting_pairs(settings, "")
@@ -165,7 +164,7 @@ def _resource(kind: str, subject: str) -> str:
 
 
 def _settings(cluster: "Cluster", kind: str, subject: str) -> "list[Setting]":
-    from headrace.cli.kafka.topic_facts import describe_configs
+    from headrace.client.topics import describe_configs
 
     resource = _resource(kind, subject)
     node = int(resource) if kind == "broker" and resource else None
@@ -173,8 +172,8 @@ def _settings(cluster: "Cluster", kind: str, subject: str) -> "list[Setting]":
 
 
 def _change(cluster: "Cluster", kind: str, subject: str, changes: dict[str, str], unset: tuple[str, ...]) -> None:
-    from headrace.cli.kafka.kafka_errors import KafkaError
-    from headrace.cli.topic_requests import change_settings
+    from headrace.client.errors import KafkaError
+    from headrace.client.topic_admin import change_settings
 
     try:
         change_settings(cluster, KINDS[kind], _resource(kind, subject), changes, unset)

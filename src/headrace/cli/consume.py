@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.moments import HELP, METAVAR
 from headrace.cli.names import complete_group, complete_topic
 from headrace.cli.reaching import EXIT_SHORT, broker_options, in_colour
+from headrace.client.moments import HELP, METAVAR
 
 if TYPE_CHECKING:
-    from headrace.cli.kafka.cluster import Cluster
-    from headrace.cli.kafka.offset_lookup import Place
     from headrace.cli.reaching import Reach
     from headrace.cli.record_reading import ReadPlan
     from headrace.cli.record_view import Shown
+    from headrace.client.cluster import Cluster
+    from headrace.client.offsets import Place
 
 FORMATS = ("pretty", "json", "raw")
 
@@ -164,10 +164,10 @@ def _plan(
     uncommitted: bool,
     wanted: "Callable[[Shown], bool] | None",
 ) -> "ReadPlan":
-    from headrace.cli.group_requests import resolved
-    from headrace.cli.moments import parse_moment
     from headrace.cli.names import chosen_topics
     from headrace.cli.record_reading import ReadPlan
+    from headrace.client.group_admin import resolved
+    from headrace.client.moments import parse_moment
 
     now = datetime.now(UTC)
     first = parse_moment(start or ("end" if follow else "beginning"), now)
@@ -216,8 +216,8 @@ def _plan(
 
 def _missing(cluster: "Cluster", names: tuple[str, ...]) -> list[str]:
     """Topics that do not exist yet, and are waited for: to follow one is to expect what is still to come."""
-    from headrace.cli.kafka.topic_facts import topic_names
     from headrace.cli.names import is_pattern, near_name
+    from headrace.client.topics import topic_names
 
     known = topic_names(cluster)
     missing = [name for name in dict.fromkeys(names) if name not in known and not is_pattern(name)]
@@ -229,8 +229,8 @@ def _missing(cluster: "Cluster", names: tuple[str, ...]) -> list[str]:
 
 
 def _places(cluster: "Cluster", names: list[str], partitions: tuple[int, ...]) -> "list[Place]":
-    from headrace.cli.kafka.offset_lookup import leaders
     from headrace.cli.record_reading import no_partition
+    from headrace.client.offsets import leaders
 
     known = sorted(leaders(cluster, names))
     for number in partitions:

@@ -42,7 +42,7 @@ def _fetched() -> "list[Finding]":
     from headrace.core.findings import fail
 
     try:
-        prepare(lambda line: click.echo(f"headrace: {line}", err=True), again=True)
+        prepare(lambda line: click.echo(f"headrace: {line}", err=True), train=True)
     except OperatorError as error:
         text, _, remedy = str(error).rpartition("; ")
         return [fail("jars", text, remedy)]

@@ -10,9 +10,9 @@ from headrace.cli.reaching import broker_options
 from headrace.cli.tabling import ask, print_json, yes_option
 
 if TYPE_CHECKING:
-    from headrace.cli.group_requests import Position
-    from headrace.cli.kafka.group_facts import GroupFacts
     from headrace.cli.reaching import Reach
+    from headrace.client.group_admin import Position
+    from headrace.client.groups import GroupFacts
 
 COMMANDS = {
     "list": Place("headrace.cli.group:list_command", "All groups, their states, members and lag."),
@@ -40,9 +40,9 @@ def list_command(names: bool, reach: "Reach", as_json: bool) -> None:
       headrace group list --json
     """
     with reach.cluster() as cluster:
-        from headrace.cli.group_requests import group_lag
-        from headrace.cli.kafka.group_facts import list_groups
-        from headrace.cli.kafka.kafka_errors import KafkaError
+        from headrace.client.errors import KafkaError
+        from headrace.client.group_admin import group_lag
+        from headrace.client.groups import list_groups
 
         listed = list_groups(cluster)
         if names and not as_json:
@@ -108,8 +108,8 @@ def describe(name: str, reach: "Reach", as_json: bool) -> None:
       headrace group describe billing --json
     """
     with reach.cluster() as cluster:
-        from headrace.cli.group_requests import group_lag
         from headrace.cli.names import chosen_groups
+        from headrace.client.group_admin import group_lag
 
         (wanted,) = chosen_groups(cluster, [name])[:1]
         facts, places = group_lag(cluster, wanted)
@@ -199,9 +199,9 @@ def delete(names: tuple[str, ...], if_exists: bool, yes: bool, reach: "Reach", a
       headrace group delete 'test-*' --yes
     """
     with reach.cluster() as cluster:
-        from headrace.cli.group_requests import delete_group
-        from headrace.cli.kafka.kafka_errors import KafkaError
         from headrace.cli.names import chosen_groups
+        from headrace.client.errors import KafkaError
+        from headrace.client.group_admin import delete_group
         from headrace.core.errors import OperatorError
 
         wanted = chosen_groups(cluster, names, missing_ok=if_exists)

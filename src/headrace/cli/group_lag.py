@@ -10,9 +10,9 @@ from headrace.cli.reaching import EXIT_SHORT, broker_options
 from headrace.cli.tabling import print_json
 
 if TYPE_CHECKING:
-    from headrace.cli.group_requests import Position
-    from headrace.cli.kafka.cluster import Cluster
     from headrace.cli.reaching import Reach
+    from headrace.client.cluster import Cluster
+    from headrace.client.group_admin import Position
 
 
 @click.command(short_help="How far behind groups are; --watch to see it change.")
@@ -60,10 +60,10 @@ def lag(
 
 
 def _lags(cluster: "Cluster", names: tuple[str, ...]) -> "dict[str, list[Position]]":
-    from headrace.cli.group_requests import group_lag
-    from headrace.cli.kafka.group_facts import list_groups
-    from headrace.cli.kafka.kafka_errors import KafkaError
     from headrace.cli.names import chosen_groups
+    from headrace.client.errors import KafkaError
+    from headrace.client.group_admin import group_lag
+    from headrace.client.groups import list_groups
 
     wanted = chosen_groups(cluster, names) if names else [each.group for each in list_groups(cluster)]
     found = {}

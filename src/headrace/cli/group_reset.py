@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.moments import HELP, METAVAR
 from headrace.cli.names import complete_group, complete_topic
 from headrace.cli.reaching import broker_options
 from headrace.cli.tabling import ask, print_json, yes_option
+from headrace.client.moments import HELP, METAVAR
 
 if TYPE_CHECKING:
-    from headrace.cli.kafka.cluster import Cluster
-    from headrace.cli.kafka.offset_lookup import Place
     from headrace.cli.reaching import Reach
+    from headrace.client.cluster import Cluster
+    from headrace.client.offsets import Place
 
 
 @click.command(short_help="Move a group's offsets: replay or skip.")
@@ -58,8 +58,8 @@ def reset(
     if bool(topics) == all_topics:
         raise click.UsageError("give either --topic or --all-topics")
     with reach.cluster() as cluster:
-        from headrace.cli.kafka.group_facts import committed_offsets
-        from headrace.cli.kafka.offset_commit import commit_offsets
+        from headrace.client.groups import committed_offsets
+        from headrace.client.offset_commit import commit_offsets
 
         before = {place: held.offset for place, held in committed_offsets(cluster, group).items()}
         if all_topics and not before:
@@ -88,9 +88,9 @@ def reset(
 
 
 def _check_empty(cluster: "Cluster", group: str) -> None:
-    from headrace.cli.group_requests import GROUP_ID_NOT_FOUND
-    from headrace.cli.kafka.group_facts import describe_group
-    from headrace.cli.kafka.kafka_errors import KafkaError
+    from headrace.client.errors import KafkaError
+    from headrace.client.group_admin import GROUP_ID_NOT_FOUND
+    from headrace.client.groups import describe_group
     from headrace.core.errors import OperatorError
 
     try:
@@ -107,8 +107,8 @@ def _check_empty(cluster: "Cluster", group: str) -> None:
 
 
 def _places(cluster: "Cluster", topics: tuple[str, ...]) -> "list[Place]":
-    from headrace.cli.kafka.offset_lookup import leaders
     from headrace.cli.names import check_topics
+    from headrace.client.offsets import leaders
     from headrace.core.errors import OperatorError
 
     places: set[Place] = set()
@@ -138,8 +138,8 @@ def _plan(
     target: str | None,
     shift: int | None,
 ) -> "dict[Place, int]":
-    from headrace.cli.group_requests import clamped, resolved
-    from headrace.cli.moments import parse_moment
+    from headrace.client.group_admin import clamped, resolved
+    from headrace.client.moments import parse_moment
     from headrace.core.errors import OperatorError
 
     if target is not None:

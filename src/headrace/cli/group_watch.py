@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 if TYPE_CHECKING:
-    from headrace.cli.group_requests import Position
+    from headrace.client.group_admin import Position
 
 CLEAR = "\x1b[H\x1b[J"  # home, then erase to the end: flickers less than erasing all
 

@@ -12,6 +12,7 @@ SERVE, LOOK, RECORDS, DATA = "Brokers", "Topics and groups", "Records", "Pipelin
 COMMANDS = {
     "up": Place("headrace.cli.up:up", "Start one broker, with nothing to configure.", SERVE),
     "broker": Place("headrace.cli.broker:broker", "Start one broker from Kafka's own configuration file.", SERVE),
+    "keeper": Place("headrace.cli.keeper:keeper", "Start one keeper, for ZooKeeper's clients.", SERVE),
     "cluster": Place("headrace.cli.cluster:cluster", "The brokers, and what each of them holds.", SERVE),
     "api-versions": Place("headrace.cli.api_versions:api_versions", "Which requests a broker serves.", SERVE),
     "log": Place("headrace.cli.log:log", "Check and repair the files of a stopped broker.", SERVE),
@@ -25,6 +26,8 @@ COMMANDS = {
     "bench": Place("headrace.cli.bench:bench", "How fast it is: produce, consume, latency.", RECORDS),
     "pipeline": Place("headrace.cli.pipeline:pipeline", "Run, replay and cut over pipelines.", DATA),
     "table": Place("headrace.cli.table:table", "Query tables, follow their history, compare them.", DATA),
+    "pyspark": Place("headrace.cli.spark_tools:pyspark", "A PySpark shell with Delta and Kafka ready.", DATA),
+    "spark-submit": Place("headrace.cli.spark_tools:spark_submit", "Run a Spark program, with the same ready.", DATA),
     "completion": Place("headrace.cli.completion:completion", "Completion of commands by the shell.", "Else"),
 }
 

@@ -10,7 +10,7 @@ import click
 from headrace.core.errors import OperatorError
 
 if TYPE_CHECKING:
-    from headrace.cli.kafka.cluster import Cluster
+    from headrace.client.cluster import Cluster
 
 COMPLETION_MS_MAX = 1_000
 _WILD = frozenset("*?[")
@@ -33,7 +33,7 @@ def is_pattern(name: str) -> bool:
 
 
 def check_topics(cluster: "Cluster", names: Sequence[str], remedy: str = "`headrace topic list` shows all") -> None:
-    from headrace.cli.kafka.topic_facts import topic_names
+    from headrace.client.topics import topic_names
 
     known = topic_names(cluster)
     for name in names:
@@ -43,13 +43,13 @@ def check_topics(cluster: "Cluster", names: Sequence[str], remedy: str = "`headr
 
 def chosen_topics(cluster: "Cluster", given: Sequence[str], *, missing_ok: bool = False) -> list[str]:
     """Names, and patterns such as `test-*`, as the names of topics that exist."""
-    from headrace.cli.kafka.topic_facts import topic_names
+    from headrace.client.topics import topic_names
 
     return _chosen("topic", topic_names(cluster), given, "`headrace topic list` shows all", missing_ok)
 
 
 def chosen_groups(cluster: "Cluster", given: Sequence[str], *, missing_ok: bool = False) -> list[str]:
-    from headrace.cli.kafka.group_facts import list_groups
+    from headrace.client.groups import list_groups
 
     known = [each.group for each in list_groups(cluster)]
     return _chosen("group", known, given, "`headrace group list` shows all", missing_ok)
@@ -74,13 +74,13 @@ def _chosen(kind: str, known: list[str], given: Sequence[str], remedy: str, miss
 
 
 def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from headrace.cli.kafka.topic_facts import topic_names
+    from headrace.client.topics import topic_names
 
     return _completed(ctx, incomplete, topic_names)
 
 
 def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from headrace.cli.kafka.group_facts import list_groups
+    from headrace.client.groups import list_groups
 
     return _completed(ctx, incomplete, lambda cluster: [each.group for each in list_groups(cluster)])
 

@@ -3,9 +3,11 @@
 import click
 
 from headrace.cli.pipeline_check import check
-from headrace.cli.pipeline_run import replay, run
+from headrace.cli.pipeline_compare import compare
+from headrace.cli.pipeline_dev import dev
+from headrace.cli.pipeline_run import redrive, replay, run
 from headrace.cli.pipeline_status import status, stop
-from headrace.cli.pipeline_versions import compare, cutover, discard, rollback
+from headrace.cli.pipeline_versions import cutover, discard, remove, rollback
 
 
 @click.group()
@@ -17,5 +19,5 @@ def pipeline() -> None:
     """
 
 
-for command in (check, run, status, stop, replay, compare, cutover, rollback, discard):
+for command in (check, dev, run, status, stop, replay, compare, cutover, rollback, redrive, discard, remove):
     pipeline.add_command(command)

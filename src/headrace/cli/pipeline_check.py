@@ -42,6 +42,7 @@ def check(
     with one_line_errors(debug):
         from headrace.streaming.launching import open_pipeline
         from headrace.streaming.outline import check_tables, outline
+        from headrace.streaming.progress import counted
 
         _, graph = open_pipeline(file)
         settings = settings_of(tables_dir, bootstrap, master, confs)
@@ -51,7 +52,8 @@ def check(
             if as_json:
                 print_json(_content(graph.pipeline, [_outlined(node) for node in nodes], analysed=False))
                 return
-            click.echo(f"{graph.pipeline}: {len(nodes)} nodes, the graph is sound; columns and modes are not checked")
+            size = counted(len(nodes), "node")
+            click.echo(f"{graph.pipeline}: {size}, the graph is sound; columns and modes are not checked")
             for node in nodes:
                 _print_node(node)
             return
@@ -64,7 +66,7 @@ def check(
         if as_json:
             print_json(_content(checked.pipeline, [_checked(node) for node in checked.nodes], analysed=True))
             return
-        click.echo(f"{checked.pipeline}: {len(checked.nodes)} nodes, all well")
+        click.echo(f"{checked.pipeline}: {counted(len(checked.nodes), 'node')}, all well")
         for each in checked.nodes:
             columns = ", ".join(f"{column.name} {column.dataType.simpleString()}" for column in each.schema.fields)
             _print_node(each, mode=f" ({each.mode} mode)", columns=columns)

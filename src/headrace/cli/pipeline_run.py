@@ -4,13 +4,14 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.pipelining import run_options, settings_of
+from headrace.cli.pipelining import run_options, settings_of, watch_options
 from headrace.cli.preparing import prepare, timed
-from headrace.cli.tabling import one_line_errors
+from headrace.cli.tabling import json_option, one_line_errors, print_json
 
 if TYPE_CHECKING:
     from headrace.streaming.launching import Launch
@@ -19,29 +20,36 @@ if TYPE_CHECKING:
     from headrace.streaming.runner import Runner
 
 FAILED = 1
+only_option = click.option(
+    "--only", multiple=True, metavar="NODE", help="Run this node and no other; may be given several times."
+)
 
 
 @click.command(short_help="Run it; Ctrl-C stops it.")
 @click.argument("file")
 @click.option("--once", is_flag=True, help="Process what is there, then end.")
 @click.option("--accept-change", is_flag=True, help="Run changed code on the tables and the state that are there.")
+@only_option
+@watch_options
 @run_options
 def run(
     file: str,
     once: bool,
     accept_change: bool,
+    only: tuple[str, ...],
     tables_dir: str,
     bootstrap: str,
     master: str,
     confs: tuple[str, ...],
     debug: bool,
+    **watch: Any,
 ) -> None:
     """Runs the live version of a pipeline until Ctrl-C. FILE is its file; the name of a pipeline runs the code that
     its live version keeps, as after a rollback. Ends with 1 when a node failed."""
     with one_line_errors(debug):
         from headrace.streaming.launching import launch_live
 
-        settings = settings_of(tables_dir, bootstrap, master, confs, once=once)
+        settings = settings_of(tables_dir, bootstrap, master, confs, once=once, only=only, **watch)
         launch = launch_live(file, tables_dir, accept_change=accept_change)
         _run(launch, settings, replay=False)
 
@@ -56,6 +64,7 @@ def run(
     help="earliest, a time such as 2026-01-31T10:00, or offsets such as orders:0=100.  [default: earliest]",
 )
 @click.option("--once", is_flag=True, help="Process what is there, then end.")
+@watch_options
 @run_options
 def replay(
     file: str,
@@ -66,6 +75,7 @@ def replay(
     master: str,
     confs: tuple[str, ...],
     debug: bool,
+    **watch: Any,
 ) -> None:
     """Builds the next version of a pipeline's tables from the log, with the code of FILE, while the live version goes
     on. It shows how far it is, and goes on streaming when it has caught up. A replay of the same code that was
@@ -74,34 +84,83 @@ def replay(
         from headrace.streaming.launching import launch_next
 
         launch, starting = launch_next(file, tables_dir, start)
-        settings = settings_of(tables_dir, bootstrap, master, confs, once=once, starting=starting)
+        settings = settings_of(tables_dir, bootstrap, master, confs, once=once, starting=starting, **watch)
         _run(launch, settings, replay=True)
+
+
+@click.command(short_help="Send quarantined rows through the present code.")
+@click.argument("pipeline")
+@click.option("--node", "nodes", multiple=True, metavar="NODE", help="Only this node; may be given several times.")
+@json_option
+@run_options
+def redrive(
+    pipeline: str,
+    nodes: tuple[str, ...],
+    as_json: bool,
+    tables_dir: str,
+    bootstrap: str,
+    master: str,
+    confs: tuple[str, ...],
+    debug: bool,
+) -> None:
+    """Sends the quarantined rows of the live version of PIPELINE, a file or a name, through its present code, each
+    exactly once. What is bad again stays in quarantine. Stop the run first; downstream tables follow with the next
+    one."""
+    with one_line_errors(debug):
+        from headrace.streaming.launching import launch_live
+        from headrace.streaming.operation import redrive_version
+
+        settings = settings_of(tables_dir, bootstrap, master, confs, only=nodes)
+        launch = launch_live(pipeline, tables_dir)
+        launch.graph.chosen(nodes)
+        step = timed(lambda line: click.echo(line, err=True))
+        prepare(step)
+        found = redrive_version(launch, settings, step=step)
+        if as_json:
+            print_json([asdict(each) for each in found])
+        elif not found:
+            click.echo(f"{launch.graph.pipeline}: nothing is in quarantine")
+        for each in found if not as_json else ():
+            if each.refused:
+                click.echo(f"{each.node}: {each.refused}")
+            else:
+                click.echo(f"{each.node}: {each.sent:,} sent, {each.written:,} written, {each.kept:,} in quarantine")
+        if any(each.refused for each in found):
+            sys.exit(FAILED)
 
 
 def _run(launch: "Launch", settings: "RunSettings", *, replay: bool) -> None:
     from headrace.cli.pipeline_view import view_of
-    from headrace.streaming.operation import run_version
+    from headrace.streaming.operation import reach_broker, run_version
     from headrace.streaming.progress import RunProgress
 
+    reach_broker(launch, settings)
     stopper = _Stopper()
     begun = RunProgress(pipeline=launch.graph.pipeline, version=launch.version, replay=replay)
     with _signals(stopper), view_of(sys.stdout, begun) as view:
         stopper.on_stop = view.stopping
         view.say(f"{launch.graph.pipeline} version {launch.version}")
+        if launch.news:
+            view.say(launch.news)
         step = timed(view.say)
         prepare(step)
         progress = run_version(
-            launch, settings, replay=replay, on_runner=stopper.take, on_progress=view.show, say=view.say, step=step
+            launch,
+            settings,
+            replay=replay,
+            on_runner=stopper.take,
+            on_progress=view.show,
+            say=view.say,
+            say_failed=view.failed,
+            step=step,
+            leave_archive=True,
         )
     _end(launch, progress, replay=replay)
 
 
 def _end(launch: "Launch", progress: "RunProgress", *, replay: bool) -> None:
     name = launch.graph.pipeline
-    for node in progress.nodes.values():
-        if node.status == "failed":
-            click.echo(f"headrace: {node.name}: {node.message}", err=True)
-    if progress.status == "failed":
+    if progress.status == "failed":  # why was said when it happened
         if progress.spark_log is not None:
             click.echo(f"headrace: Spark's own log: {progress.spark_log}", err=True)
         sys.exit(FAILED)

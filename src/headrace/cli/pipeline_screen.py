@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from headrace.cli.columns import GAP, cell, cut, width_of
+from headrace.streaming.progress import CAN_BE_PARSED
 
 if TYPE_CHECKING:
     from headrace.streaming.progress import NodeProgress, RunProgress
@@ -21,6 +22,8 @@ NODE_WIDTH_WANTED = 24
 WRAP_WIDTH_MIN = 20
 SAID_MAX = 6
 SECONDS_FROM_MS = 10_000
+FIELDS_SHOWN_MAX = 5
+_DONE = {"warn": "failed", "drop": "dropped", "quarantine": "quarantined", "fail": "failed"}
 _COLORS = {"running": "green", "finished": "green", "restarting": "yellow", "failed": "red"}
 
 
@@ -31,17 +34,27 @@ class Column(NamedTuple):
 
 
 def expectations_text(node: "NodeProgress") -> str:
-    counts = [f"{name}: {each['failed']:,} {each['action']}" for name, each in node.expectations.items()]
+    """Failed expectations, and what else was odd: `positive: 2 quarantined, 6 could not be parsed, 7 late`."""
+    counts = [
+        f"{name}: {each['failed']:,} {_DONE.get(each['action'], each['action'])}"
+        for name, each in node.expectations.items()
+        if name != CAN_BE_PARSED
+    ]
+    if node.unparsed:
+        counts.append(f"{node.unparsed:,} could not be parsed")
     if node.late:
-        counts.append(f"late: {node.late:,} drop")
+        counts.append(f"{node.late:,} late")
+    if node.extra:
+        fields = [f"{name} ({count:,})" for name, count in list(node.extra.items())[:FIELDS_SHOWN_MAX]]
+        more = len(node.extra) - len(fields)
+        counts.append(f"unknown fields: {', '.join(fields)}{f' and {more} more' if more else ''}")
     return ", ".join(counts)
 
 
 def lag_text(node: "NodeProgress") -> str:
     if node.lag is None:
         return ""
-    unit = "" if node.lag_unit == "records" else " version" if node.lag == 1 else " versions"
-    return f"{node.lag:,}{unit}"
+    return f"{node.lag:,}"
 
 
 def _number(value: float | None) -> str:
@@ -56,7 +69,7 @@ def _time(ms: int | None) -> str:
 
 _COLUMNS = (
     Column("batch", lambda node: _number(node.batch), 1),
-    Column("in/s", lambda node: _number(node.input_rate), 3),
+    Column("rows/s in", lambda node: _number(node.input_rate), 3),
     Column("rows/s", lambda node: _number(node.rows_rate), 5),
     Column("rows", lambda node: _number(node.rows_in), 0),
     Column("lag", lag_text, 4),
@@ -175,7 +188,7 @@ def title(progress: "RunProgress") -> str:
 
 def replay_text(progress: "RunProgress") -> str:
     """How far a replay has come, by the nodes that read topics."""
-    reading = [node for node in progress.nodes.values() if node.lag is not None and node.lag_unit == "records"]
+    reading = [node for node in progress.nodes.values() if node.lag is not None and node.reads_topics]
     behind = sum(node.lag or 0 for node in reading)
     done = sum(node.rows_in for node in reading)
     if not reading or not done:

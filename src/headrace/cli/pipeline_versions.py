@@ -1,104 +1,50 @@
-"""`headrace pipeline compare | cutover | rollback | discard`: the versions of a pipeline. None of them needs Spark."""
+"""`headrace pipeline cutover | rollback | discard | remove`: the versions of a pipeline. None of them needs Spark."""
 
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli.pipeline_screen import lag_text
-from headrace.cli.pipelining import find_catalog
-from headrace.cli.table_diff import comparison_json, print_comparison, split_columns
-from headrace.cli.tabling import (
-    ask,
-    common_options,
-    debug_option,
-    one_line_errors,
-    print_json,
-    tables_option,
-    yes_option,
-)
+from headrace.cli.pipelining import find_catalog, newest_beside
+from headrace.cli.tabling import ask, debug_option, one_line_errors, tables_option, yes_option
 
 if TYPE_CHECKING:
     from headrace.tables.catalog import Catalog
     from headrace.tables.versions import Version
 
-SAMPLES_SHOWN_DEFAULT = 5
-TOLERANCE_DEFAULT = 1e-9  # sums are added up in another order, and differ in their last digits
+STOP_S_MAX = 90.0
+LOOK_S = 0.1
 
 
-@click.command(short_help="What differs between two versions.")
-@click.argument("pipeline", required=False)
-@click.option("--table", "tables", multiple=True, metavar="NAME", help="Only this table; may be given several times.")
-@click.option("--old", type=click.IntRange(1), metavar="N", help="The one version.  [default: the live one]")
-@click.option("--new", type=click.IntRange(1), metavar="N", help="The other version.  [default: the newest]")
-@click.option("--key", metavar="COLUMNS", default="", help="Columns that name a row.  [default: as declared]")
-@click.option("--ignore", metavar="COLUMNS", default="", help="Columns that are not compared.")
-@click.option("--tolerance", type=click.FloatRange(0), default=TOLERANCE_DEFAULT, show_default=True,
-              help="Relative; floating-point values this near are the same.")  # fmt: skip
-@click.option("--samples", type=click.IntRange(0), default=SAMPLES_SHOWN_DEFAULT, show_default=True,
-              help="Rows shown of each kind.")  # fmt: skip
-@common_options
-def compare(
-    pipeline: str | None,
-    tables: tuple[str, ...],
-    old: int | None,
-    new: int | None,
-    key: str,
-    ignore: str,
-    tolerance: float,
-    samples: int,
-    tables_dir: str,
-    as_json: bool,
-    debug: bool,
-) -> None:
-    """Each table of the live version beside the same table of the newest: rows only in old, only in new, differing."""
-    with one_line_errors(debug):
-        from headrace.tables import compare as comparing
-
-        catalog = find_catalog(pipeline, tables_dir)
-        one, other = _pair(catalog, old, new)
-        keys = _keys(catalog, other)
-        results = {}
-        for table in tables or [name for name in other.tables if name in one.tables]:
-            by = split_columns(key) or keys.get(table, [])
-            comparison = comparing.compare(
-                catalog.layout.table_dir(one.number, table),
-                catalog.layout.table_dir(other.number, table),
-                by,
-                name=table,
-                tolerance=tolerance,
-                ignore=split_columns(ignore),
-                samples_max=samples,
-            )
-            results[table] = comparison_json(comparison)
-            if not as_json:
-                by_text = f" by {', '.join(by)}" if by else ""
-                click.echo(f"{table}{by_text}: version {one.number} and version {other.number}")
-                print_comparison(comparison, f"version {one.number}", f"version {other.number}", keyed=bool(by))
-                click.echo()
-        if as_json:
-            print_json({"old": one.number, "new": other.number, "tables": results})
-            return
-        for side, names in ((one, set(one.tables) - set(other.tables)), (other, set(other.tables) - set(one.tables))):
-            if names:
-                click.echo(f"only in version {side.number}: {', '.join(sorted(names))}")
+keep_option = click.option(
+    "--keep-running/--stop-old",
+    "keep",
+    default=False,
+    show_default=True,
+    help="Let the run of the version that was live go on, for a quick way back; or stop it.",
+)
 
 
 @click.command(short_help="Make the new version live, in one step.")
 @click.argument("pipeline", required=False)
 @click.option("--version", "number", type=click.IntRange(1), help="Which version.  [default: the newest]")
 @click.option("--force", is_flag=True, help="Make the version live even if it has not caught up with the log.")
+@keep_option
 @yes_option
 @tables_option
 @debug_option
-def cutover(pipeline: str | None, number: int | None, force: bool, yes: bool, tables_dir: str, debug: bool) -> None:
+def cutover(
+    pipeline: str | None, number: int | None, force: bool, keep: bool, yes: bool, tables_dir: str, debug: bool
+) -> None:
     """Readers of the tables' names and stable paths see the new version from one moment on, all tables at once. A run
-    of the old version ends by itself; one of the new version goes on."""
+    of the old version is stopped, or goes on with --keep-running; one of the new version goes on."""
     with one_line_errors(debug):
         from headrace.core.errors import OperatorError
-        from headrace.streaming.launching import is_running
 
         catalog = find_catalog(pipeline, tables_dir)
-        version = catalog.version(number) if number is not None else _newest(catalog)
+        version = catalog.version(number) if number is not None else newest_beside(catalog)
         behind = _behind(catalog, version)
         if behind is not None:
             if not force:
@@ -107,27 +53,61 @@ def cutover(pipeline: str | None, number: int | None, force: bool, yes: bool, ta
                     f"run until status says that it has, or make it live as it is with --force"
                 )
             ask(f"{catalog.pipeline} version {version.number} has not caught up ({behind}). Make it live?", yes)
-        before = catalog.live
-        made = catalog.cut_over(version.number)
-        _say_live(catalog, made)
-        if before is not None and before.number != made.number and is_running(catalog, before.number):
-            click.echo(f"the run of version {before.number} ends by itself; after a rollback, run it again")
+        _move(catalog, lambda: catalog.cut_over(version.number), keep, tables_dir)
 
 
 @click.command(short_help="Make the version before live again.")
 @click.argument("pipeline", required=False)
+@keep_option
 @tables_option
 @debug_option
-def rollback(pipeline: str | None, tables_dir: str, debug: bool) -> None:
+def rollback(pipeline: str | None, keep: bool, tables_dir: str, debug: bool) -> None:
     """Back to the version that was live before. Running it again catches up from its own checkpoint."""
     with one_line_errors(debug):
-        from headrace.streaming.launching import is_running
-
         catalog = find_catalog(pipeline, tables_dir)
-        made = catalog.roll_back()
-        _say_live(catalog, made)
-        if not is_running(catalog, made.number):
-            click.echo(f"it catches up when it runs: headrace pipeline run {catalog.pipeline} --tables {tables_dir}")
+        _move(catalog, catalog.roll_back, keep, tables_dir)
+
+
+def _move(catalog: "Catalog", move: "Callable[[], Version]", keep: bool, tables_dir: str) -> None:
+    """Makes another version live; says what becomes of the runs of both."""
+    from headrace.streaming.launching import is_running, keep_running
+
+    before = catalog.live
+    ran = before is not None and is_running(catalog, before.number)
+    if before is not None:
+        keep_running(catalog, before.number, keep)
+    made = move()
+    _say_live(catalog, made)
+    if not is_running(catalog, made.number):
+        again = f"headrace pipeline run {catalog.pipeline} --tables {tables_dir}"
+        click.echo(f"version {made.number} does not run; it catches up when it does: {again}")
+    if before is not None and before.number != made.number:
+        _say_old(catalog, before.number, ran, keep)
+
+
+def _say_old(catalog: "Catalog", number: int, ran: bool, keep: bool) -> None:
+    from headrace.streaming.launching import is_running
+
+    name = catalog.pipeline
+    if not ran:
+        click.echo(f"version {number} does not run; its tables stay as they are until it is rolled back to and run")
+        return
+    if keep:
+        click.echo(
+            f"version {number} goes on running beside it, so that a rollback finds it up to date; "
+            f"stop it with: headrace pipeline stop {name} --version {number}"
+        )
+        return
+    deadline = time.monotonic() + STOP_S_MAX
+    while is_running(catalog, number) and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
+    if is_running(catalog, number):
+        click.echo(
+            f"version {number} was told to stop and still runs; end it with: "
+            f"headrace pipeline stop {name} --version {number}"
+        )
+    else:
+        click.echo(f"version {number} was stopped; after a rollback, run it again")
 
 
 @click.command(short_help="Remove a version that is not live.")
@@ -143,7 +123,7 @@ def discard(pipeline: str | None, number: int | None, yes: bool, tables_dir: str
         from headrace.streaming.launching import is_running
 
         catalog = find_catalog(pipeline, tables_dir)
-        version = catalog.version(number) if number is not None else _newest(catalog)
+        version = catalog.version(number) if number is not None else newest_beside(catalog)
         if is_running(catalog, version.number):
             raise OperatorError(
                 f"{catalog.pipeline}: version {version.number} is running; stop it first: "
@@ -157,24 +137,34 @@ def discard(pipeline: str | None, number: int | None, yes: bool, tables_dir: str
             click.echo(f"its topic {topic} is still there")
 
 
-def _pair(catalog: "Catalog", old: int | None, new: int | None) -> "tuple[Version, Version]":
-    from headrace.core.errors import OperatorError
+@click.command(short_help="End a pipeline for good.")
+@click.argument("pipeline", required=False)
+@yes_option
+@tables_option
+@debug_option
+def remove(pipeline: str | None, yes: bool, tables_dir: str, debug: bool) -> None:
+    """Removes a pipeline: every version with its tables, checkpoints and quarantine, and its names in the directory of
+    tables. The topics that it wrote stay."""
+    with one_line_errors(debug):
+        from headrace.core.errors import OperatorError
+        from headrace.streaming.launching import is_running
 
-    one = catalog.version(old) if old is not None else catalog.live
-    if one is None:
-        raise OperatorError(f"{catalog.pipeline}: nothing is live yet")
-    other = catalog.version(new) if new is not None else _newest(catalog)
-    return one, other
-
-
-def _newest(catalog: "Catalog") -> "Version":
-    """The newest that is not live."""
-    from headrace.core.errors import OperatorError
-
-    found = [version for version in catalog.versions if version.state in ("building", "retired")]
-    if not found:
-        raise OperatorError(f"{catalog.pipeline}: has no version beside the live one; build one with replay")
-    return max(found, key=lambda version: version.number)
+        catalog = find_catalog(pipeline, tables_dir)
+        kept = [version for version in catalog.versions if version.state != "discarded"]
+        running = [version.number for version in kept if is_running(catalog, version.number)]
+        if running:
+            raise OperatorError(
+                f"{catalog.pipeline}: version {running[0]} is running; stop it first: "
+                f"headrace pipeline stop {catalog.pipeline}"
+            )
+        tables = sorted({table for version in kept for table in version.tables})
+        versions = f"{len(kept)} version{'' if len(kept) == 1 else 's'}"
+        ask(f"Remove {catalog.pipeline} for good: {versions}, tables {', '.join(tables) or 'none'}?", yes)
+        topics = sorted({topic for version in kept for topic in _topics(catalog, version)})
+        catalog.remove()
+        click.echo(f"{catalog.pipeline}: removed")
+        for topic in topics:
+            click.echo(f"its topic {topic} is still there")
 
 
 def _behind(catalog: "Catalog", version: "Version") -> str | None:
@@ -184,6 +174,8 @@ def _behind(catalog: "Catalog", version: "Version") -> str | None:
     progress = read_progress(catalog.layout.run_file(version.number))
     if progress is None:
         return "it never ran"
+    if progress.only:
+        return f"its last run was of {', '.join(progress.only)} only"
     if progress.caught_up or progress.status == "finished":
         return None
     failed = [node.name for node in progress.nodes.values() if node.status == "failed"]
@@ -191,14 +183,6 @@ def _behind(catalog: "Catalog", version: "Version") -> str | None:
         return f"{', '.join(failed)} failed"
     waiting = [f"{node.name} {lag_text(node)}".strip() for node in progress.nodes.values() if node.lag != 0]
     return f"behind: {', '.join(waiting)}" if waiting else f"its run was {progress.status}"
-
-
-def _keys(catalog: "Catalog", version: "Version") -> dict[str, list[str]]:
-    from headrace.streaming.progress import read_progress
-
-    progress = read_progress(catalog.layout.run_file(version.number))
-    nodes = progress.nodes.values() if progress is not None else ()
-    return {node.table: node.key for node in nodes if node.table is not None and node.key}
 
 
 def _topics(catalog: "Catalog", version: "Version") -> list[str]:

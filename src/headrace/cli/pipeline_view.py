@@ -20,10 +20,10 @@ from headrace.cli.pipeline_screen import (
     duration,
     expectations_text,
     final_lines,
-    lag_text,
     replay_text,
     screen_lines,
 )
+from headrace.streaming.progress import counted
 
 if TYPE_CHECKING:
     from headrace.streaming.progress import NodeProgress, RunProgress
@@ -40,6 +40,7 @@ _FOOT_STOPPING = "stopping: the batch under way is ended; Ctrl-C again does not 
 
 class View(Protocol):
     def say(self, line: str) -> None: ...
+    def failed(self, line: str) -> None: ...
     def show(self, progress: "RunProgress") -> None: ...
     def stopping(self) -> None: ...
 
@@ -68,6 +69,9 @@ class LineView:
     def say(self, line: str) -> None:
         click.echo(line)
 
+    def failed(self, line: str) -> None:
+        click.echo(f"headrace: {line}", err=True)
+
     def stopping(self) -> None:
         """Nothing: it is called from within a signal, where a line may be half written."""
 
@@ -82,7 +86,7 @@ class LineView:
             if before is None or before[:2] != state or now - self._said_at[node.name] >= LINE_EVERY_S:
                 self._said[node.name] = moved
                 self._said_at[node.name] = now
-                click.echo(node_line(node))
+                click.echo(node_line(node, message=False))  # that was said when it happened
         if self._replay and not self._caught_up:
             self._show_replay(progress, now)
 
@@ -103,6 +107,7 @@ class ScreenView:
         self._progress = progress
         self._said: deque[str] = deque(maxlen=SAID_MAX)
         self._printed: deque[str] = deque(maxlen=PRINTED_LINES_MAX)
+        self._failed: list[str] = []
         self._begun_at = time.monotonic()
         self._ended = threading.Event()
         self._stopping = False
@@ -110,6 +115,10 @@ class ScreenView:
 
     def say(self, line: str) -> None:
         self._said.append(line)
+
+    def failed(self, line: str) -> None:
+        """It stands beside its node while the view is there, and stays behind it."""
+        self._failed.append(line)
 
     def show(self, progress: "RunProgress") -> None:
         if not self._progress.nodes and progress.nodes:  # what was said of the start is over
@@ -135,6 +144,8 @@ class ScreenView:
                 self._write(f"{line}\n")
             if self._progress.nodes:
                 self._write("".join(f"{line}\n" for line in final_lines(self._progress, self._size().columns)))
+            for line in self._failed:
+                click.echo(f"headrace: {line}", err=True)
 
     def _print(self, line: str) -> None:
         self._printed.append(line)
@@ -184,18 +195,17 @@ class _Printed(io.TextIOBase):
         return len(text)
 
 
-def node_line(node: "NodeProgress") -> str:
+def node_line(node: "NodeProgress", *, message: bool = True) -> str:
     parts = [f"{node.name}: {node.status}"]
     if node.batch is not None:
-        parts.append(
-            f"batch {node.batch}, {node.rows_in:,} in, {node.input_rate:,.0f}/s in, {node.rows_rate:,.0f} rows/s"
-        )
+        rates = f"{node.input_rate:,.0f} rows/s in, {node.rows_rate:,.0f} rows/s done"
+        parts.append(f"batch {node.batch}, {counted(node.rows_in, 'row')} in, {rates}")
     if node.lag is not None:
-        parts.append(f"lag {lag_text(node)}")
+        parts.append(f"lag {counted(node.lag, 'row')}")
     if node.batch_ms is not None:
         parts.append(f"last batch {node.batch_ms:,} ms")
     if text := expectations_text(node):
         parts.append(text)
-    if node.message:
+    if message and node.message:
         parts.append(node.message)
     return "; ".join(parts)

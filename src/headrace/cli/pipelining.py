@@ -12,6 +12,7 @@ from headrace.cli.tabling import debug_option, tables_option
 if TYPE_CHECKING:
     from headrace.streaming.run_settings import RunSettings
     from headrace.tables.catalog import Catalog
+    from headrace.tables.versions import Version
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -26,6 +27,28 @@ master_option = click.option(
 conf_option = click.option(
     "--conf", "confs", multiple=True, metavar="KEY=VALUE", help="Any setting of Spark, or of Kafka as kafka.KEY=VALUE."
 )
+
+
+metrics_port_option = click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    default=None,
+    metavar="PORT",
+    help="Port for Prometheus at /metrics, and for /health; 0 takes a free one.  [default: none]",
+)
+metrics_host_option = click.option(
+    "--metrics-host", default="127.0.0.1", show_default=True, metavar="HOST", help="Address of that port."
+)
+lineage_option = click.option(
+    "--lineage", default=None, metavar="FILE|URL", help="Where to write OpenLineage events: a file, or a URL."
+)
+
+
+def watch_options(command: _Command) -> _Command:
+    """--metrics-port, --metrics-host and --lineage: what a run tells others while it runs."""
+    for option in (lineage_option, metrics_host_option, metrics_port_option):
+        command = option(command)
+    return command
 
 
 def run_options(command: _Command) -> _Command:
@@ -76,6 +99,16 @@ def find_catalog(given: str | None, tables_dir: str) -> "Catalog":
     near = difflib.get_close_matches(given, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(known) or 'none'}"
     raise OperatorError(f"{given}: no such file, and no pipeline of that name in {tables_dir}{hint}")
+
+
+def newest_beside(catalog: "Catalog") -> "Version":
+    """The newest that is not live."""
+    from headrace.core.errors import OperatorError
+
+    found = [version for version in catalog.versions if version.state in ("building", "retired")]
+    if not found:
+        raise OperatorError(f"{catalog.pipeline}: has no version beside the live one; build one with replay")
+    return max(found, key=lambda version: version.number)
 
 
 def _name_in(file: str) -> str:

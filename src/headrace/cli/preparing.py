@@ -1,7 +1,8 @@
 """What Spark needs on this machine, made once: its jars, and an archive of its classes that halves its start.
 
-The archive comes from a training run, in a process of its own with a broker of its own. Without one everything works
-the same, a few seconds slower; so whatever goes wrong there is one line, and never an error.
+The JVM of the first pipeline that runs leaves the archive as it ends, so that nobody waits for it. `headrace doctor
+--fetch` makes it ahead of time with a training run, in a process of its own with a broker of its own. Without an
+archive everything works the same, a few seconds slower; so whatever goes wrong is one line, and never an error.
 """
 
 import subprocess
@@ -23,9 +24,9 @@ def timed(say: Callable[[str], None]) -> Callable[[str], None]:
     return lambda line: say(f"{time.monotonic() - began:6.1f} s  {line}")
 
 
-def prepare(say: Callable[[str], None], *, again: bool = False) -> None:
-    """Fetches what is missing, and trains where that has not been done for this Java and these jars. `again` trains
-    also where it was tried before and no archive came of it."""
+def prepare(say: Callable[[str], None], *, train: bool = False) -> None:
+    """Fetches what is missing, and makes quick starts possible for this Java and these jars. `train` makes the archive
+    now, where there is none."""
     from headrace.core.errors import OperatorError
     from headrace.streaming.checks import check_spark_installed
     from headrace.streaming.jars import ready_jars
@@ -36,22 +37,23 @@ def prepare(say: Callable[[str], None], *, again: bool = False) -> None:
     check_spark_installed()
     java = find_java()
     starts = QuickStarts(java, ready_jars(lambda: java, say=say))
-    if not starts.wanted or _made(starts, again):
+    if not starts.wanted or _made(starts, train):
         return
     with starts.alone():
-        if _made(starts, again):  # by another process meanwhile
-            return
-        say("preparing Spark for quick starts on this machine, once; this may take a minute")
+        quick = starts.found()  # perhaps made by another process meanwhile
         try:
-            starts.link(module_options(java))
-            _train(starts)
+            if quick is None:
+                starts.link(module_options(java))
+            if train and (quick is None or quick.archive is None):
+                say("preparing Spark for quick starts on this machine, once; this may take a minute")
+                _train(starts)
         except (OSError, OperatorError, subprocess.SubprocessError) as error:
             say(f"Spark starts without a class archive, a few seconds slower: {error}")
 
 
-def _made(starts: "QuickStarts", again: bool) -> bool:
+def _made(starts: "QuickStarts", train: bool) -> bool:
     quick = starts.found()
-    return quick is not None and (quick.archive is not None or not again)
+    return quick is not None and (quick.archive is not None or not train)
 
 
 def _train(starts: "QuickStarts") -> None:

@@ -177,10 +177,10 @@ def _headers(texts: tuple[str, ...]) -> tuple[tuple[str, bytes | None], ...]:
 
 
 def _check_topic(reach: "Reach", topic: str, partition: int | None, create: bool, partitions: int | None) -> None:
-    from headrace.cli.kafka.offset_lookup import leaders
-    from headrace.cli.kafka.topic_facts import topic_names
     from headrace.cli.names import missing_name
-    from headrace.cli.topic_requests import create_topic
+    from headrace.client.offsets import leaders
+    from headrace.client.topic_admin import create_topic
+    from headrace.client.topics import topic_names
     from headrace.core.errors import OperatorError
 
     with reach.cluster() as cluster:

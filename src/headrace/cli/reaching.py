@@ -6,7 +6,7 @@ Questions and changes go over the one connection of `cli/kafka/cluster`; records
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ import click
 from headrace.cli.tabling import debug_option, json_option, one_line_errors
 
 if TYPE_CHECKING:
-    from headrace.cli.kafka.cluster import Cluster
+    from headrace.client.cluster import Cluster
 
 CONNECT_MS_MAX = 2_000  # for the first broker to take a connection; then one line says that none did
 REQUEST_MS_MAX = 15_000
@@ -31,16 +31,16 @@ class Reach:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def cluster(self) -> "Cluster":
-        from headrace.cli.kafka.cluster import Cluster
-        from headrace.cli.kafka.tool import ToolError, UsageError
+        from headrace.client.cluster import Cluster
+        from headrace.client.errors import AddressError, ClientError
         from headrace.core.errors import OperatorError
 
         waits = {"default.api.timeout.ms": str(CONNECT_MS_MAX), "request.timeout.ms": str(REQUEST_MS_MAX)}
         try:
             return Cluster(self.bootstrap, {"client.id": "headrace", **waits, **self.properties})
-        except UsageError:
+        except AddressError:
             raise click.UsageError(f"--bootstrap {self.bootstrap!r}: write HOST:PORT, such as 127.0.0.1:9092") from None
-        except ToolError as error:
+        except ClientError as error:
             raise OperatorError(decapitalized(str(error).replace("--bootstrap-server", "--bootstrap"))) from error
 
     def client_settings(self) -> dict[str, str]:
@@ -93,7 +93,7 @@ def reach_of(bootstrap: str, client_file: str | None, pairs: tuple[str, ...]) ->
     for pair in pairs:
         if not pair.partition("=")[0] or "=" not in pair:
             raise click.UsageError(f"-X {pair!r}: write KEY=VALUE, such as security.protocol=SSL")
-    from headrace.cli.kafka.client_properties import gathered
+    from headrace.client.properties import gathered
 
     return Reach(bootstrap=bootstrap, properties=gathered(client_file, pairs))
 
@@ -140,3 +140,15 @@ def in_colour() -> bool:
 def on_terminal() -> bool:
     """Whether a person sees progress: it is shown on stderr, so that stdout stays clean."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def setting_pairs(texts: Iterable[str], flag: str = "--set") -> dict[str, str]:
+    from headrace.core.errors import OperatorError
+
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise OperatorError(f"{flag} {text!r}: write KEY=VALUE, such as retention.ms=3600000")
+        found[key.strip()] = value.strip()
+    return found

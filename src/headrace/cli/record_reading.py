@@ -14,8 +14,8 @@ from headrace.cli.record_view import Shown, shown
 from headrace.core.errors import HeadraceError, OperatorError
 
 if TYPE_CHECKING:
-    from headrace.cli.kafka.offset_lookup import Place
     from headrace.cli.reaching import Reach
+    from headrace.client.offsets import Place
 
 BATCH_MAX = 500
 POLL_S = 0.1
@@ -53,7 +53,7 @@ class RecordReading:
         from confluent_kafka import Consumer
 
         from headrace.cli.kafka import group_positions
-        from headrace.cli.kafka.client_settings import consumer_settings, make_client
+        from headrace.client.librdkafka import consumer_settings, make_client
 
         self._reach = reach
         self._plan = plan

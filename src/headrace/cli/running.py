@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -59,6 +59,16 @@ def setting_flags(flag: str, pairs: Sequence[str]) -> "list[Given]":
         raise click.UsageError(str(error)) from error
 
 
+class Stoppable(Protocol):
+    """A server that runs in the foreground."""
+
+    def stop(self) -> None:
+        """From any thread, or a signal handler."""
+
+    def hear(self, descriptor: int, heard: Callable[[int], None]) -> None:
+        """Calls `heard` on the loop whenever the descriptor can be read."""
+
+
 class Runner:
     def read(self, path: str) -> str:
         from headrace.core.properties import read_text
@@ -85,10 +95,10 @@ class Runner:
         from headrace.broker.node import Node
 
         node = Node(settings)
-        with _stopped_by_signals(node):
+        with stopped_by_signals(node):
             try:
                 node.open()
-                _say(*banner(node, settings))
+                say_lines(*banner(node, settings))
                 # What was made so far lives as long as the broker, and what comes makes few cycles: the collector
                 # need not look at the one, nor often at the other.
                 gc.freeze()
@@ -96,11 +106,11 @@ class Runner:
                 node.run()
             finally:
                 node.close()
-        _say("Headrace stopped cleanly")
+        say_lines("Headrace stopped cleanly")
 
 
-def _say(*lines: str) -> None:
-    # A broker goes on when nobody reads its output any more.
+def say_lines(*lines: str) -> None:
+    # A server goes on when nobody reads its output any more.
     with suppress(OSError):
         click.echo("\n".join(lines))
 
@@ -118,7 +128,7 @@ def banner(node: "Node", settings: "BrokerSettings") -> Iterator[str]:
 
 
 @contextmanager
-def _stopped_by_signals(node: "Node") -> Iterator[None]:
+def stopped_by_signals(node: "Stoppable") -> Iterator[None]:
     """The first SIGINT or SIGTERM stops the node cleanly; a second SIGINT does not wait for that."""
 
     def stop(number: int, frame: object) -> None:

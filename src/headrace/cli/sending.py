@@ -55,9 +55,9 @@ class Sending:
         from confluent_kafka import Producer
 
         from headrace.cli.kafka.broker_watch import BrokerWatch
-        from headrace.cli.kafka.client_settings import make_client, producer_settings
         from headrace.cli.kafka.delivery_watch import DeliveryWatch
         from headrace.cli.kafka.producing import ready
+        from headrace.client.librdkafka import make_client, producer_settings
 
         self.account = Account()
         self._topic = topic

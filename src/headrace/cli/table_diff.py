@@ -78,6 +78,7 @@ def print_comparison(comparison: "Comparison", name_a: str, name_b: str, *, keye
         *([("differing", comparison.differing)] if keyed else []),
         (f"only in {name_a}", comparison.only_a),
         (f"only in {name_b}", comparison.only_b),
+        *([("lag", comparison.lag)] if comparison.lag else []),
     ]
     width = max(len(label) for label, _ in counts)
     for label, count in counts:
@@ -115,6 +116,7 @@ def comparison_json(comparison: "Comparison") -> dict[str, Any]:
         "differing": comparison.differing,
         "only_a": comparison.only_a,
         "only_b": comparison.only_b,
+        "lag": comparison.lag,
         "version_a": comparison.version_a,
         "version_b": comparison.version_b,
         "columns_only_a": list(comparison.columns_only_a),

@@ -69,7 +69,7 @@ def one_line_errors(debug: bool) -> Iterator[None]:
 
 
 def time_given(at: str | None) -> datetime | None:
-    from headrace.tables.times import parse_time
+    from headrace.core.times import parse_time
 
     return None if at is None else parse_time(at, datetime.now(UTC))
 

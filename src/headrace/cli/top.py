@@ -35,7 +35,7 @@ def top(interval: float, internal: bool, reach: "Reach", as_json: bool) -> None:
         from dataclasses import asdict
 
         from headrace.cli.tabling import print_json
-        from headrace.cli.top_facts import look
+        from headrace.client.look import look
 
         with reach.cluster() as cluster:
             found = asdict(look(cluster, time.monotonic()))

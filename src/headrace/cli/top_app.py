@@ -14,11 +14,11 @@ from textual.widgets import DataTable, Footer, Input, Static
 
 from headrace.cli.columns import cut
 from headrace.cli.tabling import bytes_text
-from headrace.cli.top_facts import Look, Rates, rates
 from headrace.cli.top_hints import groups_hint, topics_hint
 from headrace.cli.top_screens import GroupScreen, HelpScreen, TopicScreen
 from headrace.cli.top_source import Source
 from headrace.cli.top_tables import Rows, columns, fill
+from headrace.client.look import Look, Rates, rates
 
 BROKER_COLUMNS = ("broker", "address", "leads", "replicas", "size", "disks")
 TOPIC_COLUMNS = ("topic", "partitions", "written/s", "records", "size", "state")

@@ -1,6 +1,6 @@
 """What `headrace top` says in place of an empty table: why it is empty, and what to type. Text only, no screen."""
 
-from headrace.cli.top_facts import Look
+from headrace.client.look import Look
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 

@@ -19,8 +19,8 @@ from headrace.cli.top_source import Source
 from headrace.cli.top_tables import Rows, columns, fill
 
 if TYPE_CHECKING:
-    from headrace.cli.group_requests import Position
-    from headrace.cli.kafka.group_facts import GroupFacts
+    from headrace.client.group_admin import Position
+    from headrace.client.groups import GroupFacts
 
 MESSAGES_MAX = 500  # that are kept; the oldest go
 VALUE_WIDTH = 200

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.cli.record_view import Shown
-from headrace.cli.top_facts import Look, look
+from headrace.client.look import Look, look
 
 if TYPE_CHECKING:
-    from headrace.cli.group_requests import Position
-    from headrace.cli.kafka.group_facts import GroupFacts
     from headrace.cli.reaching import Reach
     from headrace.cli.record_reading import RecordReading
+    from headrace.client.group_admin import Position
+    from headrace.client.groups import GroupFacts
 
 MESSAGES_BEFORE = 50  # of each partition, that are shown when a topic is opened
 
@@ -44,7 +44,7 @@ class ClusterSource:
             return look(cluster, time.monotonic())
 
     def group(self, name: str) -> "tuple[GroupFacts, list[Position]]":
-        from headrace.cli.group_requests import group_lag
+        from headrace.client.group_admin import group_lag
 
         with self._reach.cluster() as cluster:
             return group_lag(cluster, name)
@@ -61,10 +61,10 @@ class TopicMessages:
         self._reading: RecordReading | None = None
 
     def batches(self) -> Iterator[list[Shown]]:
-        from headrace.cli.group_requests import resolved
-        from headrace.cli.kafka.offset_lookup import leaders
-        from headrace.cli.moments import Moment
         from headrace.cli.record_reading import ReadPlan, RecordReading
+        from headrace.client.group_admin import resolved
+        from headrace.client.moments import Moment
+        from headrace.client.offsets import leaders
 
         with self._reach.cluster() as cluster:
             places = sorted(leaders(cluster, [self._topic]))

@@ -6,14 +6,14 @@ import click
 
 from headrace.cli.lazy_group import LazyGroup, Place
 from headrace.cli.names import complete_topic
-from headrace.cli.reaching import broker_options
+from headrace.cli.reaching import broker_options, setting_pairs
 from headrace.cli.tabling import ask, bytes_text, print_json, yes_option
 
 if TYPE_CHECKING:
-    from headrace.cli.kafka.cluster import Cluster
-    from headrace.cli.kafka.topic_facts import Setting, TopicFacts
     from headrace.cli.reaching import Reach
-    from headrace.cli.topic_requests import Span, Summary
+    from headrace.client.cluster import Cluster
+    from headrace.client.topic_admin import Span, Summary
+    from headrace.client.topics import Setting, TopicFacts
 
 NAMES_ASKED_MAX = 5  # that a question names one by one
 COMMANDS = {
@@ -53,7 +53,7 @@ def list_command(
     """
     with reach.cluster() as cluster:
         from headrace.cli.names import chosen_topics
-        from headrace.cli.topic_requests import summaries
+        from headrace.client.topic_admin import summaries
 
         wanted = chosen_topics(cluster, patterns) if patterns else None
         if names and not as_json:
@@ -116,8 +116,8 @@ def create(
       headrace topic create users --set cleanup.policy=compact --if-not-exists
     """
     with reach.cluster() as cluster:
-        from headrace.cli.kafka.kafka_errors import KafkaError
-        from headrace.cli.topic_requests import TOPIC_EXISTS, create_topic, setting_pairs
+        from headrace.client.errors import KafkaError
+        from headrace.client.topic_admin import TOPIC_EXISTS, create_topic
         from headrace.core.errors import OperatorError
 
         given = setting_pairs(settings)
@@ -157,8 +157,8 @@ def describe(
       headrace topic describe 'orders-*' --json
     """
     with reach.cluster() as cluster:
-        from headrace.cli.kafka import topic_facts
         from headrace.cli.names import chosen_topics
+        from headrace.client import topics as topic_facts
 
         topics = topic_facts.describe(cluster, chosen_topics(cluster, names))
         found = [_description(cluster, each, all_settings) for each in topics]
@@ -172,8 +172,8 @@ def describe(
 
 
 def _description(cluster: "Cluster", topic: "TopicFacts", all_settings: bool) -> dict[str, Any]:
-    from headrace.cli.kafka.topic_facts import describe_configs, kafka_uuid
-    from headrace.cli.topic_requests import TOPIC, offset_spans, partition_sizes
+    from headrace.client.topic_admin import TOPIC, offset_spans, partition_sizes
+    from headrace.client.topics import describe_configs, kafka_uuid
 
     leader_of = {(topic.name, each.number): each.leader for each in topic.partitions if each.leader is not None}
     spans = offset_spans(cluster, leader_of)
@@ -259,9 +259,9 @@ def alter(
     if partitions is None and not settings and not unset:
         raise click.UsageError("nothing to change; give --partitions, --set or --unset")
     with reach.cluster() as cluster:
-        from headrace.cli.kafka.kafka_errors import KafkaError
         from headrace.cli.names import check_topics
-        from headrace.cli.topic_requests import TOPIC, add_partitions, change_settings, setting_pairs
+        from headrace.client.errors import KafkaError
+        from headrace.client.topic_admin import TOPIC, add_partitions, change_settings
         from headrace.core.errors import OperatorError
 
         given = setting_pairs(settings)
@@ -300,7 +300,7 @@ def delete(
     """
     with reach.cluster() as cluster:
         from headrace.cli.names import chosen_topics
-        from headrace.cli.topic_requests import delete_topics, summaries
+        from headrace.client.topic_admin import delete_topics, summaries
         from headrace.core.errors import OperatorError
 
         wanted = chosen_topics(cluster, names, missing_ok=if_exists)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.moments import HELP, METAVAR
 from headrace.cli.names import complete_topic
 from headrace.cli.reaching import broker_options
 from headrace.cli.tabling import bytes_text, print_json
+from headrace.client.moments import HELP, METAVAR
 
 if TYPE_CHECKING:
-    from headrace.cli.kafka.cluster import Cluster
-    from headrace.cli.kafka.offset_lookup import Place
     from headrace.cli.produce_input import Outgoing
     from headrace.cli.reaching import Reach
     from headrace.cli.record_view import Shown
+    from headrace.client.cluster import Cluster
+    from headrace.client.offsets import Place
 
 TOPIC_SOURCE = 1  # of a setting: the topic's own
 
@@ -64,11 +64,11 @@ def copy(
     from dataclasses import replace
 
     from headrace.cli.consume import record_test
-    from headrace.cli.group_requests import resolved
-    from headrace.cli.moments import Moment, parse_moment
     from headrace.cli.progress import Progress
     from headrace.cli.record_reading import ReadPlan, RecordReading
     from headrace.cli.sending import Sending
+    from headrace.client.group_admin import resolved
+    from headrace.client.moments import Moment, parse_moment
 
     if to_bootstrap in (None, reach.bootstrap) and source == target:
         raise click.UsageError("a topic cannot be copied onto itself; give another name, or --to-bootstrap")
@@ -131,10 +131,10 @@ def outgoing(record: "Shown", *, same_partitions: bool) -> "Outgoing":
 
 def _source(cluster: "Cluster", name: str) -> "tuple[list[Place], Mapping[str, str]]":
     """The partitions, and the settings that are the topic's own."""
-    from headrace.cli.kafka.offset_lookup import leaders
-    from headrace.cli.kafka.topic_facts import describe_configs
     from headrace.cli.names import check_topics
-    from headrace.cli.topic_requests import TOPIC
+    from headrace.client.offsets import leaders
+    from headrace.client.topic_admin import TOPIC
+    from headrace.client.topics import describe_configs
 
     check_topics(cluster, [name])
     settings = describe_configs(cluster, TOPIC, name)
@@ -144,10 +144,10 @@ def _source(cluster: "Cluster", name: str) -> "tuple[list[Place], Mapping[str, s
 
 def _ready(cluster: "Cluster", name: str, partitions: int, settings: Mapping[str, str]) -> int:
     """Makes the topic if need be; how many partitions it has."""
-    from headrace.cli.kafka.kafka_errors import KafkaError
-    from headrace.cli.kafka.offset_lookup import leaders
-    from headrace.cli.kafka.topic_facts import topic_names
-    from headrace.cli.topic_requests import create_topic
+    from headrace.client.errors import KafkaError
+    from headrace.client.offsets import leaders
+    from headrace.client.topic_admin import create_topic
+    from headrace.client.topics import topic_names
     from headrace.core.errors import OperatorError
 
     if name not in topic_names(cluster):

@@ -34,12 +34,12 @@ def tail(name: str, count: int, follow: bool, form: str | None, reach: "Reach", 
       headrace topic tail orders
       headrace topic tail orders -n 3 --follow
     """
-    from headrace.cli.group_requests import resolved
-    from headrace.cli.kafka.offset_lookup import leaders
-    from headrace.cli.moments import Moment
     from headrace.cli.names import check_topics
     from headrace.cli.record_reading import ReadPlan, RecordReading
     from headrace.cli.record_view import format_for
+    from headrace.client.group_admin import resolved
+    from headrace.client.moments import Moment
+    from headrace.client.offsets import leaders
 
     if as_json and form not in (None, "json"):
         raise click.UsageError("--json and --format exclude each other")

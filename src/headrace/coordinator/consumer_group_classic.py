@@ -13,16 +13,16 @@ from headrace.coordinator.consumer_group_member import ClassicMember, ConsumerGr
 from headrace.coordinator.consumer_group_migration import CONSUMER, may_downgrade, seed
 from headrace.coordinator.consumer_group_requests import Decision
 from headrace.coordinator.consumer_group_state import JOIN, SESSION, SYNC, ConsumerGroup
-from headrace.coordinator.consumer_protocol import (
-    EmbeddedSubscription,
-    by_topic_id,
-    read_subscription,
-    write_assignment,
-)
 from headrace.coordinator.deadlines import Now
 from headrace.coordinator.group_effects import join_refused
 from headrace.coordinator.group_members import JoinRequest
+from headrace.coordinator.topic_view import by_name, by_topic_id
 from headrace.core.errors import PeerError
+from headrace.protocol.consumer_protocol import (
+    EmbeddedSubscription,
+    read_subscription,
+    write_assignment,
+)
 from headrace.protocol.error_codes import (
     ILLEGAL_GENERATION,
     INCONSISTENT_GROUP_PROTOCOL,
@@ -129,7 +129,7 @@ def sync(
             "error_code": NONE,
             "protocol_type": protocol_type,
             "protocol_name": protocol_name,
-            "assignment": write_assignment(member.current.assigned, group.topic_view, version),
+            "assignment": write_assignment(by_name(member.current.assigned, group.topic_view), version),
         }
     )
 

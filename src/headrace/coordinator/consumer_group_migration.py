@@ -26,16 +26,15 @@ from headrace.coordinator.consumer_group_member import (
 )
 from headrace.coordinator.consumer_group_requests import ClassicSeed, ClassicSeedMember
 from headrace.coordinator.consumer_group_table import ConsumerGroupTable
-from headrace.coordinator.consumer_protocol import (
-    by_topic_id,
+from headrace.coordinator.group_settings import GroupSettings
+from headrace.coordinator.subscription_counts import topics_digest
+from headrace.coordinator.topic_view import TopicView, by_name, by_topic_id
+from headrace.core.errors import PeerError
+from headrace.protocol.consumer_protocol import (
     read_assignment,
     read_subscription,
     write_assignment,
 )
-from headrace.coordinator.group_settings import GroupSettings
-from headrace.coordinator.subscription_counts import topics_digest
-from headrace.coordinator.topic_view import TopicView
-from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND
 
 CONSUMER = "consumer"
@@ -76,7 +75,7 @@ def seed(
                 subscription.rebalance_timeout_ms,
                 classic.session_timeout_ms,
                 classic.protocols,
-                write_assignment(table.targets.get(member.member_id, {}), topics, version),
+                write_assignment(by_name(table.targets.get(member.member_id, {}), topics), version),
             )
         )
     return ClassicSeed(table.epochs.group, tuple(members), must_rebalance)

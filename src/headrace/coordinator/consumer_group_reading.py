@@ -7,7 +7,7 @@ of them is not what one would think: see there.
 from collections.abc import Callable
 
 from headrace.coordinator import consumer_group_records as records
-from headrace.coordinator.record_bytes import Cursor, RecordError
+from headrace.protocol.record_bytes import Cursor, RecordError
 
 Reader = Callable[[Cursor, Cursor | None], records.ConsumerGroupRecord]
 

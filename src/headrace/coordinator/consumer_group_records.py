@@ -10,7 +10,7 @@ import uuid
 from typing import Final, NamedTuple
 
 from headrace.coordinator.journal import Pair
-from headrace.coordinator.record_bytes import (
+from headrace.protocol.record_bytes import (
     NO_TAGS,
     compact_array,
     compact_bytes,

@@ -134,7 +134,7 @@ class ConsumerGroups:
         return PeerError(GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
 
     def listed(self) -> Iterable[Body]:
-        return (listed(group) for group in self.groups.values())
+        return (listed(group) for group in list(self.groups.values()))
 
     # ── the classic protocol, to members of consumer groups ──────────────────────────────────────────────────────
 

@@ -1,6 +1,8 @@
 """What administrators ask of groups of either kind: which there are, how they are, and that they go."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from typing import Final
 
 from headrace.coordinator import group_records
 from headrace.coordinator.classic_group import ClassicGroup
@@ -10,9 +12,12 @@ from headrace.coordinator.group_facts import State
 from headrace.coordinator.group_members import Ticket
 from headrace.coordinator.group_table import GroupTable
 from headrace.coordinator.journal import Pair
-from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, NONE
+from headrace.coordinator.offset_store import TopicPartition
+from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NONE
 
 CLASSIC = "classic"
+OFFSETS_PER_STEP: Final = 200
+GROUPS_PER_STEP: Final = 16
 
 
 class GroupAdmin:
@@ -28,19 +33,22 @@ class GroupAdmin:
         why = "not found" if self._consumers.get(group_id) is None else "is not a classic group"
         return undescribed(group_id, GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.", str(State.DEAD))
 
-    def listed(self, states: Iterable[str], types: Iterable[str]) -> list[Body]:
-        """Filters are taken in any case; an empty one lets all through, and an unknown name none."""
+    def listed(self, states: Iterable[str], types: Iterable[str]) -> Generator[None, None, list[Body]]:
+        """Filters are taken in any case; an empty one lets all through, and an unknown name none. In steps."""
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {kind.strip().lower() for kind in types}
-        return [
-            each
-            for each in self._all()
-            if (not wanted_states or str(each["group_state"]).lower() in wanted_states)
-            and (not wanted_types or each["group_type"] in wanted_types)
-        ]
+        found: list[Body] = []
+        for at, each in enumerate(self._all()):
+            if (not wanted_states or str(each["group_state"]).lower() in wanted_states) and (
+                not wanted_types or each["group_type"] in wanted_types
+            ):
+                found.append(each)
+            if at % GROUPS_PER_STEP == 0:
+                yield
+        return found
 
     def _all(self) -> Iterable[Body]:
-        for group in self._table.classic.values():
+        for group in list(self._table.classic.values()):
             yield {
                 "group_id": group.group_id,
                 "protocol_type": group.protocol_type or "",
@@ -51,26 +59,73 @@ class GroupAdmin:
 
     # ── deleting ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def delete(self, group_ids: Iterable[str], fault: Callable[[str], int], answer: Ticket) -> None:
-        """Each group with its offsets, or not at all, or not if it has a `fault`. Answers when the last is done."""
-        results: dict[str, int | None] = dict.fromkeys(group_ids)
-        if not results:
-            answer({"results": []})
+    def delete(
+        self, group_ids: Iterable[str], fault: Callable[[str], int], answer: Ticket
+    ) -> Generator[None, None, None]:
+        """Each group with its offsets, or not at all, or not if it has a `fault`; in steps. Answers when the last is
+        done."""
+        results: list[dict[str, object]] = []
+        seen: set[str] = set()
+        left = 1  # until all have been asked
 
-        def told(group_id: str) -> Callable[[int], None]:
-            def done(code: int) -> None:
-                results[group_id] = code
-                if None not in results.values():
-                    answer({"results": [{"group_id": each, "error_code": code} for each, code in results.items()]})
+        def told(result: dict[str, object], code: int) -> None:
+            nonlocal left
+            result["error_code"] = code
+            left -= 1
+            if left == 0:
+                answer({"results": results})
 
-            return done
-
-        for group_id in list(results):
+        for group_id in group_ids:
+            yield
+            if group_id in seen:
+                continue
+            seen.add(group_id)
             code = fault(group_id)
+            result: dict[str, object] = {"group_id": group_id, "error_code": code}
+            results.append(result)
             if code == NONE:
-                self.delete_one(group_id, told(group_id))
+                left += 1
+                yield from self._delete_slowly(group_id, partial(told, result))
+        told({}, NONE)
+
+    def _delete_slowly(self, group_id: str, done: Callable[[int], None]) -> Generator[None, None, None]:
+        """The offsets of a group that has many go first, some in each step. Meanwhile it has no coordinator: nobody
+        may join a group that has lost a part of its offsets."""
+        table = self._table
+        partitions = table.offsets.partitions(group_id)
+        if len(partitions) <= OFFSETS_PER_STEP or self._delete_fault(group_id) != NONE:
+            self.delete_one(group_id, done)
+            return
+        failed: list[int] = []
+        table.deleting.add(group_id)
+        try:
+            for first in range(0, len(partitions), OFFSETS_PER_STEP):
+                self._forget(group_id, partitions[first : first + OFFSETS_PER_STEP], failed)
+                yield
+        finally:
+            table.deleting.discard(group_id)
+        if failed:
+            done(failed[0])
+        else:
+            self.delete_one(group_id, done)
+
+    def _forget(self, group_id: str, partitions: list[TopicPartition], failed: list[int]) -> None:
+        offsets = self._table.offsets
+
+        def written(code: int) -> None:
+            if code == NONE:
+                offsets.forget(group_id, partitions)
             else:
-                told(group_id)(code)
+                failed.append(code)
+
+        self._table.append(group_id, offsets.delete_records(group_id, partitions), written)
+
+    def _delete_fault(self, group_id: str) -> int:
+        """Why the group cannot be deleted now."""
+        classic, consumer = self._table.classic.get(group_id), self._consumers.get(group_id)
+        if consumer is not None:
+            return NON_EMPTY_GROUP if consumer.table.members else NONE
+        return GROUP_ID_NOT_FOUND if classic is None else classic.delete_fault()
 
     def delete_one(self, group_id: str, done: Callable[[int], None]) -> None:
         offsets = self._table.offsets

@@ -1,6 +1,6 @@
 """Offsets and the groups that they belong to: who may commit them, look at them and delete them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Final
 
 from headrace.coordinator.consumer_group_state import ConsumerGroup
@@ -89,12 +89,12 @@ class GroupOffsets:
         member_epoch: int,
         wanted: Iterable[tuple[str, Sequence[int]]] | None,
         require_stable: bool,
-    ) -> Body:
+    ) -> Generator[None, None, Body]:
         consumer = self._consumers.get(group_id)
         code = NONE if consumer is None else self._consumers.fetch_fault(consumer, member_id, member_epoch)
         if code != NONE:
             return refused_fetch(group_id, code)
-        return self._requests.fetch(group_id, wanted, require_stable=require_stable)
+        return (yield from self._requests.fetch(group_id, wanted, require_stable=require_stable))
 
     def delete(self, group_id: str, partitions: Sequence[TopicPartition], answer: Ticket) -> None:
         classic, consumer = self._table.classic.get(group_id), self._consumers.get(group_id)

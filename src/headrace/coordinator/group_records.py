@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 from headrace.coordinator import consumer_group_records as modern
 from headrace.coordinator.consumer_group_reading import READERS
 from headrace.coordinator.journal import Pair
-from headrace.coordinator.record_bytes import (
+from headrace.core.errors import InvariantError
+from headrace.protocol.record_bytes import (
     NO_ID,
     NO_TAGS,
     NO_TEXT,
@@ -28,7 +29,6 @@ from headrace.coordinator.record_bytes import (
     nullable_string,
     string,
 )
-from headrace.core.errors import InvariantError
 from headrace.protocol.wire import I16, I32, I64
 
 OFFSET_COMMIT_LEGACY: Final = 0

@@ -35,6 +35,7 @@ class GroupTable:
         self.offsets = OffsetStore(self.partition_of)
         self.classic: dict[str, ClassicGroup] = {}
         self.lost: frozenset[int] = frozenset()  # partitions of the journal that could not be read
+        self.deleting: set[str] = set()  # groups whose many offsets are on their way out
         self._clock = clock
         self.budget = MemberBudget(settings, self._usage)
         self.consumer_bytes: Callable[[], int] = int  # of the members of consumer groups; whoever owns those sets it

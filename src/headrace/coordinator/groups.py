@@ -8,7 +8,7 @@ Requests that may have to wait take an `answer`, which is called exactly once, a
 field names. Requests that never wait (heartbeat, describe, list) return what they have to say.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 
 from headrace.coordinator import group_records
 from headrace.coordinator.consumer_group_requests import Heartbeat, refused_heartbeat
@@ -108,6 +108,8 @@ class Groups:
         if not self.is_loaded:
             return COORDINATOR_LOAD_IN_PROGRESS
         table = self._table
+        if table.deleting and group_id in table.deleting:
+            return COORDINATOR_LOAD_IN_PROGRESS  # in a moment it is gone, and then it may be made again
         return NOT_COORDINATOR if table.lost and table.partition_of(group_id) in table.lost else NONE
 
     def _replay_classic(self, record: GroupMetadataRecord) -> None:
@@ -225,11 +227,12 @@ class Groups:
         code = self.absence(group_id)
         return self._admin.describe(group_id) if code == NONE else undescribed(group_id, code, None, "")
 
-    def list(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> Sequence[Body]:
-        return self._admin.listed(states, types)
+    def list(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> Generator[None, None, Sequence[Body]]:
+        return (yield from self._admin.listed(states, types))
 
-    def delete(self, group_ids: Iterable[str], answer: Ticket) -> None:
-        self._admin.delete(group_ids, self.absence, answer)
+    def delete(self, group_ids: Iterable[str], answer: Ticket) -> Generator[None, None, None]:
+        """In steps; the answer comes when the last group is done, which may be later."""
+        yield from self._admin.delete(group_ids, self.absence, answer)
 
     # ── offsets ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -293,13 +296,12 @@ class Groups:
         member_epoch: int,
         wanted: Iterable[tuple[str, Sequence[int]]] | None,
         require_stable: bool,
-        answer: Ticket,
-    ) -> None:
+    ) -> Generator[None, None, Body]:
+        """In steps: between them others are served, and may commit."""
         code = self.absence(group_id)
-        if code == NONE:
-            answer(self._offsets.fetch(group_id, member_id, member_epoch, wanted, require_stable))
-        else:
-            answer(refused_fetch(group_id, code))
+        if code != NONE:
+            return refused_fetch(group_id, code)
+        return (yield from self._offsets.fetch(group_id, member_id, member_epoch, wanted, require_stable))
 
     def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition], answer: Ticket) -> None:
         code = self.absence(group_id)

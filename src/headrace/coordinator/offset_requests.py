@@ -5,7 +5,7 @@ when that is done, and answers. `answer` is called exactly once, with a body in 
 what was committed. Topics have names here; ids are the handlers' business.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from headrace.coordinator.journal import Journal, Pair
@@ -25,6 +25,7 @@ Answer = Callable[[Body], None]
 AnswerCodes = Callable[[list[int]], None]
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
+OFFSETS_PER_STEP: Final = 32
 
 
 class _Commit:
@@ -103,18 +104,30 @@ class OffsetRequests:
         producer_id = None if producer is None else producer[0]
         self._append(group_id, records, _Commit(self._store, group_id, fitting, codes, producer_id, answer), producer)
 
-    def fetch(self, group_id: str, wanted: Iterable[tuple[str, Sequence[int]]] | None, *, require_stable: bool) -> Body:
-        """The group's part of the answer. `wanted` None: every partition that has a committed offset."""
+    def fetch(
+        self, group_id: str, wanted: Iterable[tuple[str, Sequence[int]]] | None, *, require_stable: bool
+    ) -> Generator[None, None, Body]:
+        """The group's part of the answer, in steps. `wanted` None: every partition that has a committed offset."""
         if wanted is None:
-            by_topic: dict[str, list[int]] = {}
-            for topic, partition in sorted(self._store.all(group_id)):
-                by_topic.setdefault(topic, []).append(partition)
-            wanted = by_topic.items()
-        topics = [
-            {"name": topic, "partitions": [self._fetched(group_id, topic, each, require_stable) for each in partitions]}
-            for topic, partitions in wanted
-        ]
+            wanted = yield from self._committed(group_id)
+        topics = []
+        for topic, partitions in wanted:
+            fetched = []
+            for at, each in enumerate(partitions):
+                fetched.append(self._fetched(group_id, topic, each, require_stable))
+                if at % OFFSETS_PER_STEP == 0:
+                    yield
+            topics.append({"name": topic, "partitions": fetched})
         return {"group_id": group_id, "error_code": NONE, "topics": topics}
+
+    def _committed(self, group_id: str) -> Generator[None, None, list[tuple[str, list[int]]]]:
+        """The partitions that have an offset, in order."""
+        by_topic: dict[str, list[int]] = {}
+        for at, (topic, partition) in enumerate(self._store.all(group_id)):
+            by_topic.setdefault(topic, []).append(partition)
+            if at % OFFSETS_PER_STEP == 0:
+                yield
+        return [(topic, sorted(partitions)) for topic, partitions in sorted(by_topic.items())]
 
     def delete(
         self, group_id: str, partitions: Sequence[TopicPartition], subscribed: Callable[[str], bool], answer: Answer
@@ -177,9 +190,14 @@ def refused_delete(code: int) -> Body:
 
 def by_topic(codes: Iterable[tuple[str, int, int]]) -> dict[str, Any]:
     """Partitions of the same topic that follow one another are answered together."""
-    topics: list[tuple[str, list[Body]]] = []
+    topics: list[dict[str, Any]] = []
+    add_by_topic(topics, codes)
+    return {"topics": topics}
+
+
+def add_by_topic(topics: list[dict[str, Any]], codes: Iterable[tuple[str, int, int]]) -> None:
+    """The same, to what was answered before."""
     for topic, partition, code in codes:
-        if not topics or topics[-1][0] != topic:
-            topics.append((topic, []))
-        topics[-1][1].append({"partition_index": partition, "error_code": code})
-    return {"topics": [{"name": name, "partitions": partitions} for name, partitions in topics]}
+        if not topics or topics[-1]["name"] != topic:
+            topics.append({"name": topic, "partitions": []})
+        topics[-1]["partitions"].append({"partition_index": partition, "error_code": code})

@@ -151,8 +151,9 @@ class OffsetStore:
 
     def delete_records(self, group_id: str, partitions: Iterable[TopicPartition]) -> list[Pair]:
         """Tombstones for those of them that have an offset."""
-        known = set(self.partitions(group_id))
-        there = (each for each in dict.fromkeys(partitions) if each in known)
+        tables: tuple[dict[str, Any], ...] = (self._groups, self._pending, self._writing)
+        known = [table[group_id] for table in tables if group_id in table]
+        there = (each for each in dict.fromkeys(partitions) if any(each in table for table in known))
         return [encode_offset_commit(group_id, topic, partition, None) for topic, partition in there]
 
     def forget(self, group_id: str, partitions: Iterable[TopicPartition] | None = None) -> None:

@@ -5,7 +5,7 @@ plain one for tests.
 """
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 
@@ -21,6 +21,24 @@ class TopicView(Protocol):
     def name_of(self, topic_id: uuid.UUID) -> str | None: ...
 
     def all_topics(self) -> Iterable[str]: ...
+
+
+def by_topic_id(partitions: Iterable[tuple[str, Iterable[int]]], topics: TopicView) -> dict[uuid.UUID, frozenset[int]]:
+    """Those of topics that exist."""
+    found = {}
+    for name, numbers in partitions:
+        topic_id = topics.topic_id(name)
+        if topic_id is not None:
+            found[topic_id] = frozenset(numbers)
+    return found
+
+
+def by_name(partitions: Mapping[uuid.UUID, Iterable[int]], topics: TopicView) -> Iterator[tuple[str, Iterable[int]]]:
+    """Those of topics that exist."""
+    for topic_id, numbers in partitions.items():
+        name = topics.name_of(topic_id)
+        if name is not None:
+            yield name, numbers
 
 
 class TopicTable:

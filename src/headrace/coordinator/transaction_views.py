@@ -1,6 +1,6 @@
 """Transactions as DescribeTransactions and ListTransactions show them, in kio's field names."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 
 from headrace.coordinator.topic_pattern import TopicPattern
 from headrace.coordinator.transaction import BY_LABEL, Transaction
@@ -45,26 +45,32 @@ def chosen(
     duration_ms: int,
     id_pattern: str | None,
     now_ms: int,
-) -> Mapping[str, object]:
+) -> Generator[None, None, Mapping[str, object]]:
     """Each filter that is given must hold. What has no transaction open counts as running for ever, as in Kafka."""
     try:
         pattern = TopicPattern(id_pattern) if id_pattern else None
     except PeerError as error:
         return {"error_code": error.code, "transaction_states": []}
     wanted = {BY_LABEL[name] for name in states if name in BY_LABEL}
+    wanted_ids = frozenset(producer_ids)
+    found = []
+    for each in transactions:
+        if (
+            (not states or each.state in wanted)
+            and (not wanted_ids or each.producer_id in wanted_ids)
+            and (duration_ms < 0 or now_ms - each.started_ms > duration_ms)
+            and (pattern is None or pattern.matches(each.transactional_id))
+        ):
+            found.append(
+                {
+                    "transactional_id": each.transactional_id,
+                    "producer_id": each.producer_id,
+                    "transaction_state": each.state.label,
+                }
+            )
+        yield
     return {
         "error_code": NONE,
         "unknown_state_filters": [name for name in dict.fromkeys(states) if name not in BY_LABEL],
-        "transaction_states": [
-            {
-                "transactional_id": each.transactional_id,
-                "producer_id": each.producer_id,
-                "transaction_state": each.state.label,
-            }
-            for each in transactions
-            if (not states or each.state in wanted)
-            and (not producer_ids or each.producer_id in producer_ids)
-            and (duration_ms < 0 or now_ms - each.started_ms > duration_ms)
-            and (pattern is None or pattern.matches(each.transactional_id))
-        ],
+        "transaction_states": found,
     }

@@ -5,7 +5,7 @@ It holds no rule of its own (those are in `transaction_state`) and answers nothi
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 
 from headrace.coordinator import transaction_views as views
 from headrace.coordinator.journal import Journal
@@ -218,17 +218,19 @@ class Transactions:
         producer_ids: Collection[int] = (),
         duration_ms: int = -1,
         id_pattern: str | None = None,
-    ) -> Mapping[str, object]:
-        """The body of ListTransactions."""
+    ) -> Generator[None, None, Mapping[str, object]]:
+        """The body of ListTransactions, in steps."""
         if not self._loaded:
             return {"error_code": COORDINATOR_LOAD_IN_PROGRESS, "transaction_states": []}
-        return views.chosen(
-            self._ledger.transactions(),
-            states=states,
-            producer_ids=producer_ids,
-            duration_ms=duration_ms,
-            id_pattern=id_pattern,
-            now_ms=self._clock.now_ms(),
+        return (
+            yield from views.chosen(
+                (held.machine.current for held in self._ledger.all()),
+                states=states,
+                producer_ids=producer_ids,
+                duration_ms=duration_ms,
+                id_pattern=id_pattern,
+                now_ms=self._clock.now_ms(),
+            )
         )
 
     # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -78,6 +78,10 @@ class Disk:
     def truncate(self, fd: int, size: int) -> None:
         os.ftruncate(fd, size)
 
+    def allocate(self, fd: int, at: int, size: int) -> None:
+        """Room for that many bytes, as zeros: what is written there later cannot find the disk full."""
+        os.posix_fallocate(fd, at, size)
+
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
 
@@ -189,7 +193,7 @@ class OpenFiles:
 
 
 class DirectoryLock:
-    """One broker to a directory, by Kafka's `.lock` file; the kernel lets go of it when the process ends."""
+    """One process to a directory, by Kafka's `.lock` file; the kernel lets go of it when the process ends."""
 
     def __init__(self, directory: str) -> None:
         self.path = os.path.join(directory, ".lock")
@@ -199,7 +203,7 @@ class DirectoryLock:
         except OSError:
             os.close(self._fd)
             raise OperatorError(
-                f"{directory}: another broker has this directory locked; stop it, or give another --data"
+                f"{directory}: another process has this directory locked; stop it, or give another --data"
             ) from None
 
     def release(self) -> None:

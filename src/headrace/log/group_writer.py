@@ -1,7 +1,8 @@
 """Writes what each turn of the loop staged: one writev a partition, then the answers.
 
 Small groups are written at once, on the loop: a system call into the page cache costs less than handing it over.
-Large ones go to writer threads, since the copy into the page cache releases the GIL and the loop can read the next
+So is what is large for one log but not much in all: a hand-over costs a dozen system calls and as much time as copying
+100 KB. Much goes to writer threads, since the copy into the page cache releases the GIL and the loop can read the next
 requests meanwhile; what arrives while all of them are busy gathers into larger groups. A log is written by one thread
 at a time, and different logs by several: copying into fresh pages is what bulk produce waits for. A flush (fdatasync)
 always runs in a thread, one at a time for a log, and everything written before it began is answered by it: group
@@ -21,7 +22,8 @@ from headrace.core.files import Disk, OpenFile
 from headrace.log.group import Group
 from headrace.log.partition_log import PartitionLog
 
-INLINE_BYTES_MAX: Final = 48 << 10
+INLINE_BYTES_MAX: Final = 48 << 10  # of a log
+HAND_OVER_BYTES_MIN: Final = 256 << 10  # in a turn: less is written sooner than a thread is woken and heard again
 SPLIT_BYTES_MIN: Final = 128 << 10  # a hand-over below this is not worth a second thread
 FLUSHES_MAX: Final = 4  # logs at a time: a log that is being flushed keeps its files open, one that waits does not
 
@@ -65,6 +67,7 @@ class GroupWriter:
         "bytes_written",
         "closing",
         "fresh",
+        "hand_over_bytes_min",
         "on_failure",
     )
 
@@ -80,6 +83,7 @@ class GroupWriter:
         self._flushes = 0  # under way
         self.batches_written = 0
         self.bytes_written = 0
+        self.hand_over_bytes_min = HAND_OVER_BYTES_MIN  # a test may ask for less
         self.fresh = False  # something was staged since the last end of a turn
         self.closing = False  # the writer threads have ended: everything is written at once
         self.on_failure: Callable[[PartitionLog, OSError], StorageError] = lambda log, error: StorageError(str(error))
@@ -97,15 +101,24 @@ class GroupWriter:
             return
         dirty, self._dirty = self._dirty, []
         bulk: list[PartitionLog] = []
+        size = 0
         for log in dirty:
             if log.writing:
                 self._dirty.append(log)
             elif log.groups and log.groups[-1].size > INLINE_BYTES_MAX and not self.closing:
-                (self._dirty if len(self._in_flight) >= self._threads else bulk).append(log)
+                bulk.append(log)
+                size += log.groups[-1].size
             else:
                 self._write_now(log)
-        if bulk:
+        if not bulk:
+            return
+        if len(self._in_flight) >= self._threads:
+            self._dirty += bulk
+        elif self._in_flight or size >= self.hand_over_bytes_min:
             self._hand_over(bulk)
+        else:
+            for log in bulk:
+                self._write_now(log)
 
     def drain(self) -> None:
         """Writes all that is staged, here and now: the broker stops, and the writer threads have ended."""

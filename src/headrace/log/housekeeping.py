@@ -8,7 +8,7 @@ from functools import partial
 from headrace.core.files import Disk
 from headrace.log.config import NEVER
 from headrace.log.partition_log import PartitionLog
-from headrace.log.recovery import DELETED_SUFFIX
+from headrace.log.recovered import DELETED_SUFFIX
 from headrace.log.retention import Age, expired
 from headrace.log.segment import SUFFIXES, Segment
 from headrace.log.store import LogStore

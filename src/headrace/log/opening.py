@@ -16,7 +16,9 @@ from headrace.log.clean_notes import PartitionNote
 from headrace.log.compaction_swap import SWAP_SUFFIX, complete_swaps
 from headrace.log.damage import DamageBook
 from headrace.log.leader_epochs import LeaderEpochs
-from headrace.log.recovery import DELETED_SUFFIX, Recovered, ends_at, fill, read_tail, rebuild_indexes, set_aside
+from headrace.log.recovered import DELETED_SUFFIX, Recovered, fill, rebuild_indexes, set_aside
+from headrace.log.recovery import read_tail
+from headrace.log.scanning import ends_at
 from headrace.log.segment import NAME_DIGITS, SUFFIXES, Segment, base_offset_of, segment_name
 from headrace.log.snapshots import SUFFIX as SNAPSHOT_SUFFIX
 from headrace.log.snapshots import Snapshots

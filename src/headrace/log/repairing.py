@@ -16,7 +16,7 @@ from headrace.log.clean_notes import CLEAN_NOTES_FILE
 from headrace.log.cleaner_checkpoint import CLEANER_OFFSET_FILE
 from headrace.log.damage import DamageBook
 from headrace.log.opening import recover
-from headrace.log.recovery import aside_name, set_aside
+from headrace.log.recovered import aside_name, set_aside
 from headrace.log.survey import UNKNOWN, filler, restored
 
 COPIED_BYTES = 1 << 20

@@ -20,9 +20,10 @@ from headrace.log.config import NEVER, LogConfig
 from headrace.log.directory import DELETE_SUFFIX, LogDirectory
 from headrace.log.group_writer import GroupWriter
 from headrace.log.leader_epochs import LeaderEpochs
+from headrace.log.offset_checkpoints import Gathered, gather, write
 from headrace.log.opening import recover
 from headrace.log.partition_log import PartitionLog
-from headrace.log.recovery import Recovered
+from headrace.log.recovered import Recovered
 from headrace.log.segment import Segment
 from headrace.log.snapshots import Snapshots
 
@@ -45,6 +46,7 @@ class LogStore:
         self.poison_batches = 0  # of it, stored with records that make no sense, and kept
         self._notes: dict[LogDirectory, dict[Key, PartitionNote]] = {}  # of the last clean close
         self._gone: dict[Key, int] = {}  # logs whose directory is missing, and where they ended
+        self._saving = False  # the checkpoints, in a thread
         writer.on_failure = self.failed
 
     # ── opening and closing ──────────────────────────────────────────────────────────────────────────────────────
@@ -315,32 +317,38 @@ class LogStore:
     # ── checkpoints ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def save_checkpoints(self) -> set[LogDirectory]:
-        """Returns the directories where it did not work."""
-        failed: set[LogDirectory] = set()
-        points: dict[LogDirectory, dict[tuple[str, int], int]] = {d: {} for d in self.directories}
-        starts: dict[LogDirectory, dict[tuple[str, int], int]] = {d: {} for d in self.directories}
-        watermarks: dict[LogDirectory, dict[tuple[str, int], int]] = {d: {} for d in self.directories}
-        for key, log in self.logs.items():
-            points[log.directory][key] = log.recovery_point
-            watermarks[log.directory][key] = log.high_watermark
-            if log.start_offset > log.segments[0].base_offset:
-                starts[log.directory][key] = log.start_offset
-        for directory in self.directories:
-            if not directory.online:
+        """Here and now. Returns the directories where it did not work."""
+        gathered = gather(self.directories, self.logs.values())
+        return self._saved(gathered, write(gathered))
+
+    def save_checkpoints_soon(self) -> None:
+        """In a thread. If the disk is so slow that the last time is not over, this time is left out."""
+        if self._saving:
+            return
+        self._saving = True
+        gathered = gather(self.directories, self.logs.values())
+        failures: dict[LogDirectory, OSError] = {}
+
+        def saved(_: object, error: BaseException | None) -> None:
+            self._saving = False
+            if error is not None:
+                raise error
+            self._saved(gathered, failures)
+
+        self.writer.in_thread(lambda: failures.update(write(gathered)), saved)
+
+    def _saved(self, gathered: Gathered, failures: dict[LogDirectory, OSError]) -> set[LogDirectory]:
+        for directory, error in failures.items():
+            logger.warning("%s: its checkpoints could not be written: %s", directory.path, error.strerror)
+            if error.errno in BROKEN_ERRORS:
+                self.take_offline(directory, f"{directory.path}: {error.strerror}")
+        for directory, offsets in gathered.items():
+            if not directory.online or directory in failures:
                 continue
-            try:
-                directory.write_offsets(checkpoints.RECOVERY_POINT_FILE, points[directory])
-                directory.write_offsets(checkpoints.LOG_START_FILE, starts[directory])
-                directory.write_offsets(checkpoints.HIGH_WATERMARK_FILE, watermarks[directory])
-            except OSError as error:
-                failed.add(directory)
-                logger.warning("%s: its checkpoints could not be written: %s", directory.path, error.strerror)
-                if error.errno in BROKEN_ERRORS:
-                    self.take_offline(directory, f"{directory.path}: {error.strerror}")
-        for log in self.logs.values():
-            if log.touched and log.directory.online and log.directory not in failed:
-                log.snapshots.keep_from(points[log.directory][log.topic, log.index])
-        return failed
+            for log, point in offsets.logs:
+                if log.touched and not log.deleted:
+                    log.snapshots.keep_from(point)
+        return set(failures)
 
 
 __all__ = ["Disk", "LogDirectory", "LogStore"]

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable, Generator
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
+from sys import getsizeof
 from types import SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
@@ -34,11 +35,37 @@ def read_uvarint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
+# What values take in CPython, each with the eight bytes of the reference to it.
+_NUMBER_BYTES: Final = 40
+_TEXT_BYTES: Final = 64
+_TUPLE_BYTES: Final = 64
+_CONVERTED_BYTES: Final = 120  # a UUID, a time
+
+
+class Meter:
+    """The memory that a long request takes as objects, about, while it is read."""
+
+    __slots__ = ("bytes", "bytes_max")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes = 0
+        self.bytes_max = bytes_max
+
+    def add(self, size: int) -> None:
+        self.bytes += size
+        if self.bytes > self.bytes_max:
+            raise ValueError(
+                f"a request that takes more than {self.bytes_max >> 20} MB of memory when it is read;"
+                " ask for fewer things at once"
+            )
+
+
 class Reader:
     """Reads one value: (bytes, offset) → (value, offset behind it)."""
 
-    def __init__(self, bytes_min: int) -> None:
+    def __init__(self, bytes_min: int, object_bytes: int) -> None:
         self.bytes_min = bytes_min  # the least that a value takes
+        self.object_bytes = object_bytes  # what a value takes as an object, with the place that it has in another
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
         raise NotImplementedError
@@ -47,7 +74,7 @@ class Reader:
     def has_array(self) -> bool:
         return False
 
-    def steps(self, data: bytes, at: int) -> Generator[None, None, tuple[Any, int]]:
+    def steps(self, data: bytes, at: int, meter: Meter) -> Generator[None, None, tuple[Any, int]]:
         """The same, with a pause after each item of an array: for requests that are long."""
         yield
         return self.read(data, at)
@@ -70,6 +97,12 @@ def compile_reader(schema: type[Any]) -> Reader:
     return _Entity(plain, tagged, absent, flexible, bytes_min)
 
 
+def _entity_bytes(members: list[tuple[str, Reader]]) -> int:
+    """An object with a table of its attributes, and these."""
+    made = SimpleNamespace(**dict.fromkeys(name for name, _ in members))
+    return getsizeof(made) + getsizeof(made.__dict__) + 8 + sum(reader.object_bytes for _, reader in members)
+
+
 class _Entity(Reader):
     def __init__(
         self,
@@ -79,7 +112,7 @@ class _Entity(Reader):
         flexible: bool,
         bytes_min: int,
     ) -> None:
-        super().__init__(bytes_min)
+        super().__init__(bytes_min, _entity_bytes([*plain, *tagged.values()]))
         self._plain = plain
         self._tagged = tagged
         self._absent = absent
@@ -100,11 +133,11 @@ class _Entity(Reader):
     def has_array(self) -> bool:
         return any(reader.has_array for _, reader in self._plain)
 
-    def steps(self, data: bytes, at: int) -> Generator[None, None, tuple[Any, int]]:
+    def steps(self, data: bytes, at: int, meter: Meter) -> Generator[None, None, tuple[Any, int]]:
         values = self._absent.copy()
         for name, reader in self._plain:
             if reader.has_array:
-                values[name], at = yield from reader.steps(data, at)
+                values[name], at = yield from reader.steps(data, at, meter)
             else:
                 values[name], at = reader.read(data, at)
         if self._flexible:
@@ -157,7 +190,7 @@ def _compile_field(field: SchemaField, flexible: bool) -> Reader:
 
 class _Array(Reader):
     def __init__(self, field: SchemaField, item: Reader, flexible: bool) -> None:
-        super().__init__(1 if flexible else 4)
+        super().__init__(1 if flexible else 4, _TUPLE_BYTES)
         self._name = field.name
         self._nullable = field.nullable
         self._item = item
@@ -179,18 +212,22 @@ class _Array(Reader):
     def has_array(self) -> bool:
         return True
 
-    def steps(self, data: bytes, at: int) -> Generator[None, None, tuple[Any, int]]:
+    def steps(self, data: bytes, at: int, meter: Meter) -> Generator[None, None, tuple[Any, int]]:
         count, at = self._read_count(data, at)
         if count < 0:
             return None, at
         item = self._item
+        item_bytes = item.object_bytes
         nested = item.has_array
         items = []
         for _ in range(count):
+            before = at
             if nested:
-                value, at = yield from item.steps(data, at)
+                value, at = yield from item.steps(data, at, meter)
+                meter.add(item_bytes)
             else:
                 value, at = item.read(data, at)
+                meter.add(item_bytes + at - before)  # what is in it may be text, which takes what it took
             items.append(value)
             yield
         return tuple(items), at
@@ -211,7 +248,7 @@ class _Array(Reader):
 
 class _NullableEntity(Reader):
     def __init__(self, entity: Reader) -> None:
-        super().__init__(1)
+        super().__init__(1, entity.object_bytes)
         self._entity = entity
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
@@ -230,7 +267,7 @@ class _Sized(Reader):
     """Text, or bytes, with its length in front: of so many bytes, or 0 for a varint of one more than it is."""
 
     def __init__(self, name: str, length_bytes: int, is_text: bool, nullable: bool) -> None:
-        super().__init__(length_bytes or 1)
+        super().__init__(length_bytes or 1, _TEXT_BYTES)
         self._name = name
         self._length_bytes = length_bytes
         self._is_text = is_text
@@ -267,7 +304,7 @@ def _read_int(unpack: Unpack, data: bytes, at: int, size: int) -> tuple[int, int
 
 class _Fixed(Reader):
     def __init__(self, unpack: Unpack, size: int) -> None:
-        super().__init__(size)
+        super().__init__(size, _NUMBER_BYTES)
         self._unpack = unpack
 
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
@@ -279,7 +316,7 @@ class _Fixed(Reader):
 
 class _Converted(Reader):
     def __init__(self, raw: Reader, convert: Callable[[Any], Any]) -> None:
-        super().__init__(raw.bytes_min)
+        super().__init__(raw.bytes_min, _CONVERTED_BYTES)
         self._raw = raw
         self._convert = convert
 

@@ -14,7 +14,7 @@ from collections.abc import Generator, Mapping
 from typing import Any, Final, cast
 
 from headrace.protocol.message_fields import SchemaField, schema_fields
-from headrace.protocol.message_reader import Reader, compile_reader, read_uvarint
+from headrace.protocol.message_reader import Meter, Reader, compile_reader, read_uvarint
 from headrace.protocol.message_writer import Writer, compile_writer
 
 API_VERSIONS: Final = 18
@@ -49,10 +49,13 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Body)
     return bytes(out)
 
 
-def decode_request_in_steps(api_key: int, version: int, data: bytes, offset: int) -> Generator[None, None, Any]:
-    """`decode_request` of a long request, with a pause after each item of an array."""
+def decode_request_in_steps(
+    api_key: int, version: int, data: bytes, offset: int, meter: Meter
+) -> Generator[None, None, Any]:
+    """`decode_request` of a long request, with a pause after each item of an array. The meter counts the memory that
+    what was read takes, and refuses more than its limit with a ValueError."""
     reader: Reader = _request_reader(api_key, version)
-    body, _ = yield from reader.steps(data, offset)
+    body, _ = yield from reader.steps(data, offset, meter)
     return body
 
 

@@ -22,7 +22,7 @@ from headrace.streaming.declarations import (
     ViewOutput,
 )
 from headrace.streaming.graph import Edge, Graph
-from headrace.streaming.parsing import first_line
+from headrace.streaming.spark_errors import first_line, wrong_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -119,7 +119,8 @@ def call_user(node: Node, files: frozenset[str], call: Callable[[], Any]) -> Any
         raise
     except Exception as error:
         place = Place.of_error(error, files | {node.place.file}) or node.place
-        raise PipelineError(place, f"{node.name}: {type(error).__name__}: {first_line(error)}") from error
+        what = wrong_name(str(error)) or f"{type(error).__name__}: {first_line(error)}"
+        raise PipelineError(place, f"{node.name}: {what}") from error
 
 
 def stored(frame: "DataFrame", leave_out: Sequence[str] = ()) -> "DataFrame":

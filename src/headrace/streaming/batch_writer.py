@@ -7,17 +7,18 @@ point. One pass over the batch is all that happens while nothing is bad.
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.core.errors import InvariantError
-from headrace.streaming import expectations, quarantine
+from headrace.streaming import expectations, extra_fields
 from headrace.streaming.batch_offsets import batch_ranges
 from headrace.streaming.declarations import Node, Topic
 from headrace.streaming.delta_writes import Stamp
 from headrace.streaming.expectations import outcome_of
 from headrace.streaming.parsing import Parser
+from headrace.streaming.quarantine import Quarantine, rows_kept_out, unparsed
 from headrace.streaming.sources import UNPARSED
 from headrace.tables.expectations import Ledger
 from headrace.tables.provenance import Source, TopicSource
@@ -69,6 +70,7 @@ class BatchWriter:
         self._read_again = read_again
         self._parser = parser
         self._ledger = ledger
+        self._quarantine = Quarantine(facts.quarantine_dir)
         self._query: StreamingQuery | None = None
         self._started = threading.Event()
         self._first = True
@@ -78,6 +80,11 @@ class BatchWriter:
         self.ranges: tuple[Source, ...] = ()
         # Spark counts a record each time that a batch is passed over; this counts it once.
         self.records_read: int | None = 0 if facts.observed else None
+
+    @property
+    def rows_written(self) -> int | None:
+        """Into a topic; what went into a table its log tells."""
+        return getattr(self._sink, "rows_written", None)
 
     def started(self, query: "StreamingQuery") -> None:
         """Batches wait for this: only the query knows what was counted."""
@@ -114,41 +121,37 @@ class BatchWriter:
         self._first = False
         self.written = True
         metrics, late = self._metrics(), self._late()
-        unparsed = self._quarantine_unparsed(frame.sparkSession, metrics, stamp)
-        outcome = outcome_of(batch, metrics, facts.node.expectations, unparsed, late)
+        bad = {name: metrics.get(UNPARSED + name, {}).get("bad", 0) for name in facts.observed}
+        extra = extra_fields.counted(metrics.get(UNPARSED + name, {}) for name in facts.observed)
+        outcome = outcome_of(batch, metrics, facts.node.expectations, sum(bad.values()), late, extra)
+        parts = list(self._unparsed(frame.sparkSession, [name for name, count in bad.items() if count], stamp))
         if outcome.quarantined:
             rows, reason = expectations.quarantined(frame, facts.node.expectations)
-            quarantine.create(frame.sparkSession, facts.quarantine_dir)
-            quarantine.write_rows(rows, reason, facts.quarantine_dir, stamp.as_part("quarantine"))
+            parts.append(rows_kept_out(rows, reason, stamp.as_part("quarantine")))
+        self._quarantine.write(parts)
         if self.records_read is not None:
             self.records_read += sum(metrics.get(UNPARSED + name, {}).get("rows", 0) for name in facts.observed)
         self._ledger.add(outcome)
 
-    def _quarantine_unparsed(
-        self, spark: "SparkSession", metrics: Mapping[str, Mapping[str, int]], stamp: Stamp
-    ) -> int:
-        total = 0
-        for name, topic in self._facts.observed.items():
-            bad = metrics.get(UNPARSED + name, {}).get("bad", 0)
-            if not bad:
-                continue
-            total += bad
+    def _unparsed(
+        self, spark: "SparkSession", names: Sequence[str], stamp: Stamp
+    ) -> "Iterator[tuple[DataFrame, Stamp]]":
+        """What could not be parsed of the topics with these names among the observed."""
+        for name in names:
+            topic = self._facts.observed[name]
             for each in self.ranges:
                 if isinstance(each, TopicSource) and each.topic == topic.topic:
-                    path = self._facts.quarantine_dir
-                    quarantine.create(spark, path)
                     raw = self._read_again(spark, topic, each)
-                    quarantine.write_unparsed(raw, self._parser(topic), path, stamp.as_part(f"unparsed/{name}"))
-        return total
+                    yield unparsed(raw, self._parser(topic), stamp.as_part(f"unparsed/{name}"))
 
-    def _metrics(self) -> dict[str, dict[str, int]]:
+    def _metrics(self) -> dict[str, dict[str, Any]]:
         """What the plan of this batch counted, as far as it ran."""
         query: Any = self._query
         found = query._jsq.streamingQuery().lastExecution().observedMetrics().iterator()
         metrics = {}
         while found.hasNext():
             entry = found.next()
-            metrics[str(entry._1())] = {key: int(value or 0) for key, value in json.loads(entry._2().json()).items()}
+            metrics[str(entry._1())] = {key: value or 0 for key, value in json.loads(entry._2().json()).items()}
         return metrics
 
     def _late(self) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.core.errors import InvariantError
 from headrace.streaming.assembling import Assembled, Assembler, stored
+from headrace.streaming.batch_dependence import dependence_notes, refuse_dependent
 from headrace.streaming.changing import changes_how, changing_input, refuse, unmaintainable
 from headrace.streaming.debezium import EXTRA_COLUMNS
 from headrace.streaming.declarations import (
@@ -31,8 +32,9 @@ from headrace.streaming.keyed_order import Order, order_field, order_notes, orde
 from headrace.streaming.keyed_partial import orders_field
 from headrace.streaming.maintainable import obstacle
 from headrace.streaming.outline import OutlinedNode, outlined
-from headrace.streaming.parsing import Parser, first_line
+from headrace.streaming.parsing import Parser
 from headrace.streaming.plans import above_state, filters, group_problem, updates_rows
+from headrace.streaming.spark_errors import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -151,11 +153,13 @@ def _checked(
         _check_topic(node, output, frame)
     whole = node.recomputed or maintained
     mode = "append" if whole else output_mode(node, frame)
+    if not whole:
+        refuse_dependent(node, frame, mode)
     order = None if whole else _order(node, frame, mode)
     hidden = _hidden(output, order, schema, frame) if isinstance(output, TableOutput) and order is not None else ()
     found = outlined(graph, node)
-    notes = (*found.notes, *order_notes(output, order)) if isinstance(output, TableOutput) else found.notes
-    outline = {**asdict(found), "notes": notes}
+    ordered = order_notes(output, order) if isinstance(output, TableOutput) else ()
+    outline = {**asdict(found), "notes": (*found.notes, *ordered, *dependence_notes(node, frame, mode))}
     return CheckedNode(**outline, mode=mode, schema=schema, order=order, hidden=hidden, maintained=maintained)
 
 

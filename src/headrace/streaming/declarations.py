@@ -16,9 +16,11 @@ from headrace.core.errors import OperatorError
 Format = Literal["json", "csv", "avro", "text", "raw"]
 Mode = Literal["append", "update", "complete"]
 Action = Literal["warn", "drop", "quarantine", "fail"]
+Extra = Literal["ignore", "warn", "quarantine", "keep"]
 Latency = Literal["exactly_once", "realtime"]
 
 FORMATS: tuple[Format, ...] = ("json", "csv", "avro", "text", "raw")
+EXTRA: tuple[Extra, ...] = ("ignore", "warn", "quarantine", "keep")
 MODES: tuple[Mode, ...] = ("append", "update", "complete")
 # A topic's own columns. They can be read in every function, and are stored only where a function selects them.
 METADATA_COLUMNS = ("_key", "_headers", "_topic", "_partition", "_offset", "_timestamp")
@@ -97,7 +99,7 @@ class Topic:
     key: Literal["binary", "string"]
     starting: str | Mapping[str, Mapping[str, int]]
     tombstones: Literal["quarantine", "keep"]
-    unknown: Literal["ignore", "quarantine"]
+    extra: Extra
     skip_bytes: int
     parse_options: Mapping[str, str]
     options: Mapping[str, str]
@@ -105,6 +107,8 @@ class Topic:
     name: str
     place: Place
     changes: ChangeRules | None = None
+    # Avro that was written with other schemas than `schema`: by the id in front of a value, or under None for all.
+    writers: Mapping[int | None, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

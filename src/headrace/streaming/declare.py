@@ -24,7 +24,11 @@ __all__ = [
 
 
 def pipeline(name: str) -> None:
-    """Names the pipeline; without it, it has the name of its file."""
+    """Names the pipeline; without it, it has the name of its file.
+
+    >>> import headrace as hr
+    >>> hr.pipeline("shop")
+    """
     declared = collected()
     if declared is not None:
         if declared.pipeline not in (None, name):

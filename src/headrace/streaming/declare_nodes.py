@@ -96,6 +96,11 @@ def table(
     With `history` the table keeps every version of a row: `valid_from` and `valid_to` are values of the one `order_by`
     column (`valid_to` is exclusive), and `is_current` tells the version that is valid now.
     `into` and `replace_where` fill another node's table back: the first batch replaces, later ones append.
+
+    >>> import headrace as hr
+    >>> @hr.table(key="id", order_by="lsn", delete="op = 'd'")
+    ... def people(people_changes):
+    ...     return people_changes
     """
     place = Place.of_caller()
     output = TableOutput(
@@ -146,6 +151,11 @@ def materialized(
 
     It gets plain DataFrames, not streams, so that everything in Spark SQL is allowed. It is computed again when one of
     its tables has changed, at most `every` so often ("10 minutes"); static tables are read as they are then.
+
+    >>> import headrace as hr
+    >>> @hr.materialized(every="1 minute")
+    ... def best_customers(revenue):
+    ...     return revenue.orderBy("amount", ascending=False).limit(10)
     """
     place = Place.of_caller()
     length = length_of(place, "every", every)
@@ -166,7 +176,13 @@ def view(function: F, /) -> F: ...
 @overload
 def view(*, name: str | None = ...) -> Callable[[F], F]: ...
 def view(function: Any = None, /, *, name: str | None = None) -> Any:
-    """A step that others read by its name. It is not stored: each reader runs it."""
+    """A step that others read by its name. It is not stored: each reader runs it.
+
+    >>> import headrace as hr
+    >>> @hr.view
+    ... def paid_orders(orders):
+    ...     return orders.where("paid")
+    """
     return _decorator(function, ViewOutput(), name=name)
 
 
@@ -188,6 +204,11 @@ def to_topic(
     """The function's rows are records of a topic, each exactly once; the value is a column, or all of them as JSON.
 
     `latency="realtime"` uses Spark's real-time trigger instead: milliseconds, from topic to topic, at least once.
+
+    >>> import headrace as hr
+    >>> @hr.to_topic("big-orders", key="customer")
+    ... def big_orders(clean_orders):
+    ...     return clean_orders.where("amount > 1000")
     """
     place = Place.of_caller()
     one_of(place, "latency", latency, ("exactly_once", "realtime"))
@@ -237,6 +258,11 @@ def for_each_batch(
 
     Delta writes it makes carry the batch's transaction, so that a batch run again writes nothing twice; one write a
     table and batch. An argument named `batch` gets the batch's id and the paths of this version's tables.
+
+    >>> import headrace as hr
+    >>> @hr.for_each_batch
+    ... def archived(orders, batch):
+    ...     orders.write.format("delta").mode("append").save("archive")
     """
     output = BatchOutput(mode=mode_of(Place.of_caller(), mode))
     return _decorator(function, output, expect=expect, trigger=trigger, options=options, name=name)

@@ -1,12 +1,16 @@
 """The keys that were removed from a keyed table, each with the order of its removal: a Delta table of its own.
 
-It lies beside the table (`_deletes/<node>`), so that whoever reads the user's table sees no removed row. A marker
-counts for `forget_deletes_after` of the log's time: a change whose own time is later than that is not held against it,
-whether the marker is still there or not. Wall time plays no part. Markers leave the table only when they are twice as
-old as that by the time of their own partition, so that when they leave changes nothing as long as no record is late by
-more than `forget_deletes_after`. Where rows do not carry the log's time, markers are kept forever.
+It lies beside the table (`_deletes/<node>`), so that whoever reads the user's table sees no removed row. A row is held
+against every removal of its key that has a greater order and is not older than `forget_deletes_after`, by the log's
+times of the two: which batch either came in plays no part, and neither does wall time. A removal that another one of
+its key makes superfluous (greater order and later time) need not be kept.
+
+Markers leave the table when they are twice as old as that by the time of their own partition. A row that comes then is
+too late for them anyway, unless its own time lies further behind what was read before it than `forget_deletes_after`.
+Where rows do not carry the log's time, and in a table with history, whose versions end at removals, markers stay.
 """
 
+import sys
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -25,6 +29,9 @@ PARTITION = "_headrace_partition"
 AT = "_headrace_at"
 EVERYTHING = "_headrace_everything"  # a marker of all keys at once
 REWRITE_EVERY_BATCHES = 16  # it costs a pass over all of them
+_SEEN = "_headrace_seen"
+_UNTIL = "_headrace_until"
+_FIRST = -sys.maxsize - 1  # Spark's Window.unboundedPreceding, without an import of Spark
 
 
 class Markers:
@@ -34,71 +41,62 @@ class Markers:
         self._path = path
         self._key = output.key
         self._order = order
-        self._kept = output.forget_deletes_after
+        self._kept = None if output.history else output.forget_deletes_after
         self._every = output.history  # all removals of a key are of interest, not only its last one
         self._truncated = output.truncate is not None
         self._exists = False
 
     def add(self, removed: "DataFrame", stamp: Stamp, *, everything: bool = False) -> None:
-        """`removed` holds one row per key with its order or, for `everything`, one row in all. They are appended, which
-        costs less than a merge; now and then all are written again, one per key, and without those that are old."""
+        """`removed` holds the removals of a batch, with their orders. They are appended, which costs less than a merge;
+        now and then all are written again, without those that are old or superfluous."""
         from pyspark.sql import functions as F
 
         spark, order = removed.sparkSession, self._must_order()
         times = [TOPIC, PARTITION, AT] if order.timed else []
         rows = removed.select(*map(quoted, [*self._key, ORDER, *times])).withColumn(EVERYTHING, F.lit(everything))
+        rows = self._needed(rows)
         stamp = stamp.as_part("truncations" if everything else "deletes")
         if everything or not self._there() or stamp.batch % REWRITE_EVERY_BATCHES:
             append(rows, self._path, stamp)
         else:
             old = self._forgotten(spark)
-            kept = self._last(spark)
+            kept = self._needed(self._all(spark))
             if old is not None:
                 kept = kept.where(f"{EVERYTHING} or not coalesce({old}, false)")
             overwrite(kept.unionByName(rows), self._path, stamp)
         self._exists = True
 
-    def _last(self, spark: "SparkSession") -> "DataFrame":
-        """The last marker of each key."""
+    def _all(self, spark: "SparkSession") -> "DataFrame":
+        return spark.read.format("delta").load(self._path)
+
+    def _needed(self, marks: "DataFrame") -> "DataFrame":
+        """Without those that another marker of the same key makes superfluous."""
+        from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        marks = spark.read.format("delta").load(self._path)
-        row = F.struct(*map(quoted, marks.columns)).alias("row")
         by = [F.col(EVERYTHING), *[F.col(quoted(name)) for name in self._key]]
         if self._every:
             by.append(F.col(f"{ORDER}.o0"))
-        keys = [column.alias(f"_headrace_k{index}") for index, column in enumerate(by)]
-        rows = marks.select(*keys, row).groupBy(*[f"_headrace_k{index}" for index in range(len(keys))])
-        last = F.max_by("row", F.col(f"row.{ORDER}")).alias("row")
         if not self._must_order().timed:
-            return rows.agg(last).select("row.*")
-        # A removal that comes again is remembered from then on.
-        found = rows.agg(last, F.max(F.col(f"row.{AT}")).alias("at"))
-        return found.select(F.col("row").withField(AT, F.col("at")).alias("row")).select("row.*")
+            newest = Window.partitionBy(*by).orderBy(F.col(ORDER).desc())
+            return marks.withColumn(_SEEN, F.row_number().over(newest)).where(f"{_SEEN} = 1").drop(_SEEN)
+        never = F.lit("9999-12-31").cast("timestamp")  # a removal without a time is never forgotten
+        at = F.coalesce(F.col(AT), never)
+        greater = Window.partitionBy(*by).orderBy(F.col(ORDER).desc(), at.desc()).rowsBetween(_FIRST, -1)
+        seen = marks.withColumn(_SEEN, F.max(at).over(greater)).withColumn(_UNTIL, at)
+        return seen.where(f"{_SEEN} is null or {_UNTIL} > {_SEEN}").drop(_SEEN, _UNTIL)
 
-    def known(self, changes: "DataFrame") -> "DataFrame | None":
-        """The last marker of each key, without those that all `changes` of the key come too late for; None if nothing
-        was ever removed."""
-        if not self._there():
-            return None
-        from pyspark.sql import functions as F
+    def known(self, spark: "SparkSession") -> "DataFrame | None":
+        """The removals of every key; None if nothing was ever removed."""
+        return self._needed(self._all(spark)).where(f"not {EVERYTHING}") if self._there() else None
 
-        marks = self._last(changes.sparkSession).where(f"not {EVERYTHING}")
-        late = self._too_late("_headrace_seen", AT)
-        if late is None:
-            return marks
-        keys = [F.col(quoted(name)).alias(f"_headrace_c{index}") for index, name in enumerate(self._key)]
-        seen = changes.groupBy(*keys).agg(F.min(AT).alias("_headrace_seen"))
-        same = " and ".join(f"{quoted(name)} <=> _headrace_c{index}" for index, name in enumerate(self._key))
-        return marks.join(seen, F.expr(f"{same} and not {late}"), "left_semi")
-
-    def unmarked(self, rows: "DataFrame", gone: str) -> "DataFrame":
-        """Without the rows whose key was removed by a newer change, if in time; rows that remove a key stay."""
+    def unmarked(self, rows: "DataFrame") -> "DataFrame":
+        """Without the rows that a removal of their key is held against."""
         if not self._there():
             return rows
         from pyspark.sql import functions as F
 
-        order, marks = self._must_order(), self._last(rows.sparkSession)
+        order, marks = self._must_order(), self._all(rows.sparkSession)
         if self._truncated:
             emptied = marks.where(EVERYTHING).select(ORDER).alias("e")
             older = f"not coalesce({behind_all(order, f's.{ORDER}', f'e.{ORDER}')}, false)"
@@ -108,8 +106,8 @@ class Markers:
         same = " and ".join(f"m.{quoted(name)} <=> s.{quoted(name)}" for name in self._key)
         behind = newer(order, f"s.{ORDER}", f"m.{ORDER}", key_text(self._key, "s"))
         late = self._too_late(f"s.{AT}", f"m.{AT}") or "false"
-        joined = rows.alias("s").join(marks, F.expr(same), "left")
-        return joined.where(f"case when s.{gone} or {late} then true else {behind} end").select("s.*")
+        held = f"{same} and case when {late} then false else not ({behind}) end"
+        return rows.alias("s").join(marks, F.expr(held), "left_anti")
 
     def _too_late(self, row: str, marker: str) -> str | None:
         """SQL that is true where a row comes too late for a marker; None if none does. Both are times."""

@@ -2,14 +2,16 @@
 
 Delta's own writer asks the table before each write whether the batch is there already, and to answer makes the table's
 state from its log again: that is half of the time of a small batch. Here the table is asked only when somebody else
-has written to it since our last commit, or when there was none yet. What is committed is the same: the files, the
-transaction id, the offsets.
+has written to it since our last commit, or when there was none yet and the table is not new. What is committed is the
+same: the files, the transaction id, the offsets.
 """
 
+import functools
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.streaming.delta_writes import Stamp, stamped
+from headrace.streaming.delta_writes import Stamp, append, holds_no_batch, stamped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,35 +25,47 @@ class Appender:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._last: tuple[int, int] | None = None  # the batch that we wrote last, and the table's version then
+        self._last: dict[str, int] = {}  # the batch that we wrote last, by its transaction id
+        self._version: int | None = None  # of the table, after that
         self._schema: tuple[str, StructType] | None = None
 
     def append(self, frame: "DataFrame", stamp: Stamp) -> bool:
         """False when the table has other columns than the frame: whether that may be, Delta's own writer decides."""
-        spark: Any = frame.sparkSession
+        return self.append_parts([(frame, stamp)])
+
+    def append_parts(self, parts: "Sequence[tuple[DataFrame, Stamp]]") -> bool:
+        """The parts of one batch in one commit, each under its own transaction id; those that are there are left out.
+        False, as for `append`, when one of them has other columns than the table."""
+        (first, stamp), *_ = parts
+        spark: Any = first.sparkSession
         delta = spark._jvm.org.apache.spark.sql.delta
         transaction = delta.DeltaLog.forTable(spark._jsparkSession, self._path).startTransaction()
-        if not self._same_columns(frame, str(transaction.metadata().schemaString())):
+        schema = str(transaction.metadata().schemaString())
+        if not all(self._same_columns(frame, schema) for frame, _ in parts):
             return False
-        if stamp.transactional and self._is_there(transaction, stamp):
+        left = [part for part in parts if not self._is_there(transaction, part[1])]
+        if not left:
             return True
         with stamped(spark, stamp):
+            frame: Any = functools.reduce(lambda one, other: one.unionAll(other), [frame for frame, _ in left])
             actions = transaction.writeFiles(frame._jdf)
-            if stamp.transactional:
-                option = spark._jvm.scala.Option
-                now = option.apply(spark._jvm.java.lang.System.currentTimeMillis())
-                actions = actions.prepended(delta.actions.SetTransaction(stamp.app_id, stamp.batch, now))
-            version = transaction.commit(actions, _appended(spark))
-        self._last = (stamp.batch, int(version))
+            now = spark._jvm.scala.Option.apply(spark._jvm.java.lang.System.currentTimeMillis())
+            for _, each in left:
+                if each.transactional:
+                    actions = actions.prepended(delta.actions.SetTransaction(each.app_id, each.batch, now))
+            self._version = int(transaction.commit(actions, _appended(spark)))
+        self._last |= {each.app_id: each.batch for _, each in left}
         return True
 
     def _is_there(self, transaction: Any, stamp: Stamp) -> bool:
-        if self._last is not None:
-            batch, version = self._last
-            if stamp.batch <= batch:
-                return True
-            if int(transaction.snapshot().version()) == version:
-                return False
+        if not stamp.transactional:
+            return False
+        batch = self._last.get(stamp.app_id)
+        if batch is not None and stamp.batch <= batch:
+            return True
+        snapshot = transaction.snapshot()
+        if holds_no_batch(snapshot, self._path) or (batch is not None and int(snapshot.version()) == self._version):
+            return False
         return int(transaction.txnVersion(stamp.app_id)) >= stamp.batch
 
     def _same_columns(self, frame: "DataFrame", text: str) -> bool:
@@ -59,8 +73,18 @@ class Appender:
 
         if self._schema is None or self._schema[0] != text:
             self._schema = (text, StructType.fromJson(json.loads(text)))
-        table = [(column.name, column.dataType) for column in self._schema[1].fields]
-        return table == [(column.name, column.dataType) for column in frame.schema.fields]
+        return _columns(self._schema[1]) == _columns(frame.schema)
+
+
+def _columns(schema: "StructType") -> list[tuple[str, str]]:
+    """Without what they say of nulls: Delta itself checks what the table forbids, and the rest may be either."""
+    return [(column.name, column.dataType.simpleString()) for column in schema.fields]
+
+
+def append_first(frame: "DataFrame", path: str, stamp: Stamp, *, evolve: bool) -> None:
+    """The first batch of a table that is new."""
+    if evolve or not Appender(path).append(frame, stamp):
+        append(frame, path, stamp, evolve=evolve)
 
 
 def _appended(spark: Any) -> Any:

@@ -34,6 +34,19 @@ class DeltaSink:
         return last is not None and last >= stamp.batch
 
     def write(self, frame: "DataFrame", stamp: Stamp) -> None:
+        if self._output.mode == "complete" or stamp.has_input:
+            self._write(frame, stamp)
+            return
+        # Spark runs such a batch to take old groups out of its state, or to close windows. It seldom gives a row, and
+        # without one there is nothing to commit.
+        frame = frame.persist()
+        try:
+            if frame.count():
+                self._write(frame, stamp)
+        finally:
+            frame.unpersist()
+
+    def _write(self, frame: "DataFrame", stamp: Stamp) -> None:
         output, rows = self._output, kept(frame, self._node.expectations)
         if self._keyed is not None:
             self._keyed.write(rows, stored(frame, output.leave_out).columns, stamp)

@@ -5,6 +5,8 @@ Each carries the batch's transaction id, so that Delta itself refuses to write a
 offsets that made it. Nothing else writes a pipeline's tables.
 """
 
+import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.streaming.declarations import TableOutput
 from headrace.tables.hidden import HIDDEN_COLUMNS
-from headrace.tables.provenance import Provenance, Source
+from headrace.tables.provenance import Provenance, Source, TableSource
+from headrace.tables.storage import storage_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,6 +49,14 @@ class Stamp:
         return Provenance(
             pipeline=self.pipeline, version=self.version, node=self.node, batch=self.batch, sources=self.sources
         ).encode()
+
+    @property
+    def has_input(self) -> bool:
+        """Whether something was there for the batch to read."""
+        return any(
+            isinstance(each, TableSource) or any(first < end for first, end in each.ranges.values())
+            for each in self.sources
+        )
 
     def as_part(self, part: str) -> "Stamp":
         return replace(self, part=part)
@@ -129,14 +140,26 @@ def is_new(spark: "SparkSession", path: str) -> bool:
     """Whether the table has had no commit since `create_table`, and so holds no row."""
     jvm: Any = spark._jvm
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
-    return int(log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty()).version()) == 0
+    return holds_no_batch(log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty()), path)
+
+
+def holds_no_batch(snapshot: Any, path: str) -> bool:
+    """Whether the table is as `create_table` left it. To list a table's transactions, Delta makes its state from its
+    log in two jobs; of a table whose one commit wrote nothing we know that there are none."""
+    if int(snapshot.version()) != 0:
+        return False
+    commit = storage_of(path).read(os.path.join(path, "_delta_log", f"{0:020d}.json"))
+    return commit is not None and not any({"txn", "add"} & json.loads(line).keys() for line in commit.splitlines())
 
 
 def last_batch(spark: "SparkSession", path: str, app_id: str) -> int | None:
     """The last batch that the table knows of an application; None for none, or for no table."""
     jvm: Any = spark._jvm
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
-    found = log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty()).transactions().get(app_id)
+    snapshot = log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
+    if holds_no_batch(snapshot, path):
+        return None
+    found = snapshot.transactions().get(app_id)
     return int(found.get()) if found.isDefined() else None
 
 

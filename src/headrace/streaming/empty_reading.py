@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from headrace.streaming.declarations import Node, PipelineError, Static, TableStream, Topic
-from headrace.streaming.parsing import Parser, first_line
+from headrace.streaming.parsing import Parser
 from headrace.streaming.sources import (
     CHANGE_COLUMNS,
     UNPARSED,
@@ -14,6 +14,7 @@ from headrace.streaming.sources import (
     static_table,
     table_stream,
 )
+from headrace.streaming.spark_errors import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

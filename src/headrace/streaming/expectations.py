@@ -4,11 +4,14 @@ A predicate that is null is not true, so the row fails it. `fail` raises inside 
 `drop` and `quarantine` leave rows out of what is written; `warn` only counts.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from headrace.streaming.declarations import Expectation
+from headrace.streaming.progress import CAN_BE_PARSED
 from headrace.tables.expectations import BatchOutcome, Outcome
 
 if TYPE_CHECKING:
@@ -18,7 +21,7 @@ OBSERVED = "headrace.expected"
 # Found again in the text of Spark's exception, to tell this failure from all others.
 FAILED_MARK = "headrace expectation failed: "
 ROW_CHARS_MAX = 500
-CAN_BE_PARSED = "can be parsed"  # what every record of a topic is expected of
+VALUE_CHARS_MAX = 80
 
 
 def observe(frame: "DataFrame", expectations: tuple[Expectation, ...]) -> "DataFrame":
@@ -55,12 +58,29 @@ def quarantined(frame: "DataFrame", expectations: tuple[Expectation, ...]) -> "t
     from pyspark.sql import functions as F
 
     rules = [each for each in expectations if each.action == "quarantine"]
-    names = [F.when(~holds(each), F.lit(f"{each.name} ({each.predicate})")) for each in rules]
+    names = [F.when(~holds(each), _reason(frame, each)) for each in rules]
     # A row that is dropped as well is in neither place: it was declared to go.
     for each in expectations:
         if each.action == "drop":
             frame = frame.where(holds(each))
     return frame.where(_any([~holds(each) for each in rules])), F.array_join(F.array_compact(F.array(*names)), "; ")
+
+
+def _reason(frame: "DataFrame", expectation: Expectation) -> "Column":
+    """`positive (amount > 0): amount is -1.0`"""
+    from pyspark.sql import functions as F
+
+    words = set(re.findall(r"\w+", re.sub(r"'[^']*'", "", expectation.predicate.lower())))
+    said = [
+        F.concat(
+            F.lit(f"{name} is "),
+            F.coalesce(F.substring(F.col(_quoted(name)).cast("string"), 1, VALUE_CHARS_MAX), F.lit("null")),
+        )
+        for name in dict.fromkeys(frame.columns)
+        if name.lower() in words
+    ]
+    what = F.lit(f"{expectation.name} ({expectation.predicate})")
+    return F.concat(what, F.lit(": "), F.concat_ws(", ", *said)) if said else what
 
 
 def holds(expectation: Expectation) -> "Column":
@@ -71,13 +91,14 @@ def holds(expectation: Expectation) -> "Column":
 
 def outcome_of(
     batch: int,
-    metrics: Mapping[str, Mapping[str, int]],
+    metrics: Mapping[str, Mapping[str, Any]],
     expectations: tuple[Expectation, ...],
     unparsed: int,
     late: int = 0,
+    extra: Mapping[str, int] = MappingProxyType({}),
 ) -> BatchOutcome:
     """Of one batch: rows that the function returned, records that could not be parsed, failures by expectation, rows
-    that came behind the watermark."""
+    that came behind the watermark, records with fields that the schema does not have."""
     row = metrics.get(OBSERVED, {})
     by_name = {
         each.name: Outcome(action=each.action, failed=row.get(f"e{index}", 0))
@@ -92,6 +113,7 @@ def outcome_of(
         unparsed=unparsed,
         quarantined=row.get("quarantined", 0),
         late=late,
+        extra=extra,
         expectations=by_name,
     )
 

@@ -11,9 +11,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TextIO
 
 from headrace.core.errors import OperatorError
 from headrace.streaming.java import Java, java_home
@@ -35,9 +35,13 @@ class Gateway:
         log_path: str,
         environ: Mapping[str, str],
         quick: QuickStart | None = None,
+        locks: Sequence[TextIO] = (),
         end_wait_s: float = END_WAIT_S,
     ) -> None:
+        """`locks` are handed on to a JVM that starts quickly, and held until it is gone."""
         self._end_wait_s = end_wait_s
+        self._locks = locks
+        self._leaves_archive = quick is not None and quick.leaves is not None
         self._values = environment(java) | dict(environ)
         with open(log_path, "ab") as log:
             try:
@@ -70,7 +74,12 @@ class Gateway:
             address = os.path.join(directory, "address")
             values = {**self._values, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": address}
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stderr=log, env={**os.environ, **values}, start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **values},
+                start_new_session=True,
+                pass_fds=[lock.fileno() for lock in self._locks],
             )
             try:
                 return _connected(process, address)
@@ -93,7 +102,11 @@ class Gateway:
         return self.gateway.jvm
 
     def end(self) -> None:
-        """Returns when the process is gone, whatever state it is in."""
+        """Returns when the process is gone, whatever state it is in. One that leaves an archive of its classes takes
+        some seconds for that, once per machine: it does so beside whatever comes next."""
+        if self._leaves_archive:  # whoever reads our output need not wait for that
+            with suppress(Exception):
+                self.jvm.java.lang.System.out.close()
         with suppress(Exception):
             self.gateway.shutdown()
         if self.process is None:  # not ours: Python itself was started by spark-submit
@@ -101,6 +114,8 @@ class Gateway:
         if self.process.stdin is not None:
             with suppress(OSError):
                 self.process.stdin.close()
+        if self._leaves_archive:
+            return
         try:
             self.process.wait(self._end_wait_s)
         except subprocess.TimeoutExpired:

@@ -53,6 +53,16 @@ class Graph:
         """The nodes that own a table."""
         return tuple(n for n in self.queries if isinstance(n.output, TableOutput) and n.output.into is None)
 
+    def chosen(self, names: Iterable[str]) -> tuple[Node, ...]:
+        """The queries of these names, or all if none is given."""
+        wanted, known = tuple(names), {node.name: node for node in self.queries}
+        for name in wanted:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+                raise OperatorError(f"{name}: no node of {self.pipeline} that writes; {hint}")
+        return tuple(node for name, node in known.items() if not wanted or name in wanted)
+
     def filled_back(self, table: str) -> bool:
         """Whether another node than its own writes a table."""
         return any(isinstance(node.output, TableOutput) and node.output.into == table for node in self.queries)
@@ -205,6 +215,8 @@ def _check_node(node: Node, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) 
             f"{node.name}: reads only static tables, so it never begins; read one with hr.stream",
         )
     output = node.output
+    if not isinstance(output, BatchOutput):
+        _check_statics(node, edges)
     if node.recomputed:
         for edge in edges:
             if isinstance(edge.source, Topic):
@@ -225,22 +237,40 @@ def _check_node(node: Node, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) 
         raise PipelineError(node.place, f"{node.name}: its first argument must be a stream, not a static table")
 
 
+def _check_statics(node: Node, edges: tuple[Edge, ...]) -> None:
+    """A table of this pipeline grows while it runs: what a row meets in it would depend on when its batch runs."""
+    for edge in edges:
+        if isinstance(edge.source, Static) and edge.node is not None:
+            raise PipelineError(
+                edge.source.place,
+                f"{node.name}: hr.static({edge.node!r}) is a table of this pipeline, and what a batch finds in it "
+                f"depends on when it runs. Read {edge.node} by its name: in a table with key=, which is kept up to "
+                f"date as both sides change, or in @hr.materialized",
+            )
+
+
 def _with_changes(node: Node, nodes: Mapping[str, Node], edges: Mapping[str, tuple[Edge, ...]]) -> Node:
     """A table that says nothing of keys is what the changes that it reads say."""
     output = node.output
-    if not isinstance(output, TableOutput) or not output.appended or output.mode is not None or output.into is not None:
+    if not isinstance(output, TableOutput) or output.mode is not None or output.into is not None or output.recomputed:
         return node
     streams = [edge for edge in _inlined(node.name, nodes, edges) if not isinstance(edge.source, Static)]
-    rules = [edge.source.changes for edge in streams if isinstance(edge.source, Topic)]
-    if sum(each is not None for each in rules) > 1:
+    rules = [edge.source.changes for edge in streams if isinstance(edge.source, Topic) and edge.source.changes]
+    if len(rules) > 1:
         names = ", ".join(sorted({edge.source.topic for edge in streams if isinstance(edge.source, Topic)}))
         raise PipelineError(
             node.place,
             f"{node.name}: reads several topics of changes ({names}), each with a key and an order of its own; make a "
-            f"table of each, and read those tables",
+            f"table of each, and read those tables, or keep every change with mode='append'",
         )
-    if len(streams) != 1 or not rules or rules[0] is None:
+    if not rules or output.key:
         return node
+    if len(streams) > 1:
+        raise PipelineError(
+            node.place,
+            f"{node.name}: reads a topic of changes beside other streams, which says nothing of the rows that changed "
+            f"or went before; make a table of the changes, and read that, or keep every change with mode='append'",
+        )
     declared = rules[0]
     made = replace(
         output,

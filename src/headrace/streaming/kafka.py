@@ -6,12 +6,15 @@ confluent-kafka does the asking. Every call has a time limit, and what goes wron
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.client.addresses import await_broker
+from headrace.client.errors import AddressError, ClientError
 from headrace.core.errors import OperatorError
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 ASK_S_MAX = 10.0
+REACH_S_MAX = 1.5
 SAMPLE_RECORDS_MAX = 1_000
 SAMPLE_S_MAX = 10.0
 
@@ -49,6 +52,25 @@ class Kafka:
 
             self._client = AdminClient(client_config(self.bootstrap, self._options))
         return self._client
+
+    def reach(self) -> None:
+        """Returns once a broker takes a connection, or says within REACH_S_MAX that none does."""
+        try:
+            await_broker(self.bootstrap, REACH_S_MAX)
+        except AddressError as error:
+            raise OperatorError(f"--bootstrap {self.bootstrap!r}: write HOST:PORT, such as 127.0.0.1:9092") from error
+        except ClientError as error:
+            reason = str(error).partition("(")[2].partition(")")[0]
+            raise BrokerAwayError(
+                f"{self.bootstrap}: no broker answers ({reason}); start one with: headrace up, or correct --bootstrap"
+            ) from error
+
+    def check_topic(self, topic: str, place: object) -> int:
+        """How many partitions a topic has; one that is not there is an error of the line that reads it."""
+        count = self.partitions(topic)
+        if not count:
+            raise TopicMissingError(f"{place}: topic {topic!r} is not at {self.bootstrap}; create it or send to it")
+        return count
 
     def partitions(self, topic: str) -> int:
         """How many a topic has; 0 when there is none of that name."""

@@ -5,14 +5,15 @@ removal. A change can come late: then it lies between two versions that are ther
 the keys of a batch all changes are put in order again (the versions in the table, the removals known, the batch), and
 what differs is merged. The same changes give the same versions, whichever batches they came in.
 
-A removal is known by its marker, for as long as markers are kept, and for good by the end of the version before it.
+A removal is known by its marker, which is kept, and by the end of the version before it.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from headrace.streaming.declarations import HISTORY_COLUMNS, TableOutput
 from headrace.streaming.delete_markers import Markers
-from headrace.streaming.delta_writes import Stamp, append, is_new, stamped
+from headrace.streaming.delta_append import append_first
+from headrace.streaming.delta_writes import Stamp, is_new, stamped
 from headrace.streaming.keyed_merge import GONE, changes_of, key_columns, last_of_each
 from headrace.streaming.keyed_order import Order, quoted
 from headrace.tables.hidden import ORDER
@@ -54,9 +55,9 @@ class HistoryTable:
             rows = changes.select(*map(quoted, [*columns, ORDER, GONE]))
             if self._alone and stamp.batch == 0 and is_new(frame.sparkSession, self._path):
                 versions = self._versions(rows).where(f"not {GONE}").drop(GONE)
-                append(versions, self._path, stamp, evolve=self._output.evolve)
+                append_first(versions, self._path, stamp, evolve=self._output.evolve)
             else:
-                marks = self._markers.known(changes)
+                marks = self._markers.known(frame.sparkSession)
                 self._merge(self._versions(self._with_known(rows, marks, columns)), columns, stamp)
         finally:
             changes.unpersist()

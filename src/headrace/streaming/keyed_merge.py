@@ -1,8 +1,9 @@
 """Merging changes into a keyed table so that the result does not depend on where a batch ended.
 
-Of each key the newest change of the batch is taken (`keyed_order` says which that is), and it is applied only if it is
-newer than what the table holds. A change that removes a key leaves a marker in a table beside it (`delete_markers`), so
-that an older change which comes later does not bring the key back. The user's table never holds a removed row.
+A change that removes a key leaves a marker in a table beside the user's (`delete_markers`). Changes that a removal is
+held against go first, be it of this batch or of an earlier one; of the others the newest of each key is taken
+(`keyed_order` says which that is), and it is applied if it is newer than what the table holds, or if what the table
+holds is older than a removal of this batch. The user's table never holds a removed row.
 
 Markers are written first. A crash between the two commits is harmless: the batch is run again, finds its markers
 there by their transaction id, and merges the same rows.
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.streaming.declarations import TableOutput
 from headrace.streaming.delete_markers import AT, PARTITION, TOPIC, Markers
-from headrace.streaming.delta_writes import Stamp, append, is_new, stamped
+from headrace.streaming.delta_append import append_first
+from headrace.streaming.delta_writes import Stamp, is_new, stamped
 from headrace.streaming.keyed_order import (
     CONTENT,
     KEY_CHARS_MAX,
@@ -28,10 +30,12 @@ from headrace.streaming.keyed_order import (
 from headrace.tables.hidden import ORDER
 
 if TYPE_CHECKING:
+    from delta.tables import DeltaMergeBuilder
     from pyspark.sql import Column, DataFrame
 
 GONE = "_headrace_gone"
 EMPTIES = "_headrace_empties"
+CUT = "_headrace_cut"  # the order of the last removal of a batch
 _ROW = "_headrace_row"
 
 
@@ -49,79 +53,112 @@ class KeyedTable:
         """`columns` are those of the frame that are stored."""
         output, order = self._output, self._order
         if order is None:
-            self._apply(last_of_state(frame, output, columns), columns, stamp)
+            self._merge_state(last_of_state(frame, output, columns), columns, stamp)
             return
         changes = changes_of(frame, output, columns, order)
-        if output.truncate is not None:
-            self._write_truncated(changes.persist(), columns, stamp, order)
+        if not removes(output):
+            self._merge(last_of_each(changes, key_columns(output), order), columns, stamp, order)
             return
-        last = last_of_each(changes, key_columns(output), order)
-        if output.delete is None:
-            self._apply(last, columns, stamp)
-        else:
-            self._write_marked(last.persist(), columns, stamp)
-
-    def _write_marked(self, last: "DataFrame", columns: list[str], stamp: Stamp) -> None:
-        """`last` is kept: two tables are written from it, and the batch is read once."""
+        persisted = changes.persist()  # two tables are written from it, and the batch is read once
         try:
-            removed = last.where(GONE)
-            if not removed.isEmpty():
-                self._markers.add(removed, stamp)
-            self._apply(self._markers.unmarked(last, GONE), columns, stamp)
+            if output.truncate is not None:
+                self._truncate(changes.where(EMPTIES), stamp, order)
+                changes = changes.where(f"not {EMPTIES}")
+            removals = changes.where(GONE)
+            removed = not removals.isEmpty()
+            if removed:
+                self._markers.add(removals, stamp)
+            lasting = self._markers.unmarked(changes.where(f"not {GONE}"))
+            last = last_of_each(lasting, key_columns(output), order)
+            if removed:
+                last = with_cuts(last, removals, output.key)
+            self._merge(last, columns, stamp, order, cut=removed)
         finally:
-            last.unpersist()
+            persisted.unpersist()
 
-    def _write_truncated(self, changes: "DataFrame", columns: list[str], stamp: Stamp, order: Order) -> None:
-        """What removes all rows goes first: it leaves a marker of its own, and takes the rows that are older."""
+    def _truncate(self, emptying: "DataFrame", stamp: Stamp, order: Order) -> None:
+        """What removes all rows leaves a marker of its own, and takes the rows that are older."""
         from delta.tables import DeltaTable
         from pyspark.sql import functions as F
 
-        spark = changes.sparkSession
-        try:
-            emptied = last_of_each(changes.where(EMPTIES), [F.lit(1)], None)
-            if not emptied.isEmpty():
-                self._markers.add(emptied, stamp, everything=True)
-                older = f"not coalesce({behind_all(order, f't.{ORDER}', f's.{ORDER}')}, false)"
-                with stamped(spark, stamp.as_part("truncate")):
-                    merging = DeltaTable.forPath(spark, self._path).alias("t").merge(emptied.alias("s"), older)
-                    merging.whenMatchedDelete().execute()
-            last = last_of_each(changes.where(f"not {EMPTIES}"), key_columns(self._output), order)
-            self._write_marked(last.persist(), columns, stamp)
-        finally:
-            changes.unpersist()
+        spark = emptying.sparkSession
+        emptied = last_of_each(emptying, [F.lit(1)], None)
+        if emptied.isEmpty():
+            return
+        self._markers.add(emptied, stamp, everything=True)
+        older = f"not coalesce({behind_all(order, f't.{ORDER}', f's.{ORDER}')}, false)"
+        with stamped(spark, stamp.as_part("truncate")):
+            merging = DeltaTable.forPath(spark, self._path).alias("t").merge(emptied.alias("s"), older)
+            merging.whenMatchedDelete().execute()
 
-    def _apply(self, rows: "DataFrame", columns: list[str], stamp: Stamp) -> None:
-        output, spark = self._output, rows.sparkSession
-        kept = columns if self._order is None else [*columns, ORDER]
+    def _merge(self, rows: "DataFrame", columns: list[str], stamp: Stamp, order: Order, *, cut: bool = False) -> None:
+        """With `cut` a row may stand for a removal alone: its order is null then."""
+        output, spark, kept = self._output, rows.sparkSession, [*columns, ORDER]
         if self._alone and stamp.batch == 0 and is_new(spark, self._path):
             # Nothing can match, and a merge takes two jobs and a plan of its own.
-            if removes(output):
-                rows = rows.where(f"not {GONE}")
-            append(rows.select(*map(quoted, kept)), self._path, stamp, evolve=output.evolve)
+            if cut:
+                rows = rows.where(f"{ORDER} is not null")
+            append_first(rows.select(*map(quoted, kept)), self._path, stamp, evolve=output.evolve)
             return
-        from delta.tables import DeltaTable
-
-        same = " and ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in output.key)
-        behind = None
-        if self._order is not None:
-            behind = newer(self._order, f"s.{ORDER}", f"t.{ORDER}", key_text(output.key, "s"))
-        extra = [GONE] if removes(output) else []
+        text = key_text(output.key, "s")
+        behind = newer(order, f"s.{ORDER}", f"t.{ORDER}", text)
         with stamped(spark, stamp):
-            source = rows.select(*map(quoted, [*kept, *extra])).alias("s")
-            merging = DeltaTable.forPath(spark, self._path).alias("t").merge(source, same)
-            if output.evolve:
-                merging = merging.withSchemaEvolution()
-            if not removes(output):
+            merging = self._merging(rows.select(*map(quoted, [*kept, *([CUT] if cut else [])])))
+            if not cut:
                 merging.whenMatchedUpdateAll(behind).whenNotMatchedInsertAll().execute()
                 return
+            after = newer(order, f"s.{CUT}", f"t.{ORDER}", text)
             values: dict[str, Any] = {quoted(name): f"s.{quoted(name)}" for name in kept}
-            gone = f"s.{GONE}" if behind is None else f"s.{GONE} and {behind}"
             (
-                merging.whenMatchedDelete(gone)
-                .whenMatchedUpdate(condition=behind, set=values)
+                merging.whenMatchedDelete(f"s.{ORDER} is null and {after}")
+                .whenMatchedUpdate(condition=f"s.{ORDER} is not null and ({behind} or {after})", set=values)
+                .whenNotMatchedInsert(condition=f"s.{ORDER} is not null", values=values)
+                .execute()
+            )
+
+    def _merge_state(self, rows: "DataFrame", columns: list[str], stamp: Stamp) -> None:
+        """Rows that state updates replace those before them."""
+        output, spark = self._output, rows.sparkSession
+        if self._alone and stamp.batch == 0 and is_new(spark, self._path):
+            new = rows.where(f"not {GONE}").select(*map(quoted, columns))
+            append_first(new, self._path, stamp, evolve=output.evolve)
+            return
+        with stamped(spark, stamp):
+            if output.delete is None:
+                merging = self._merging(rows.select(*map(quoted, columns)))
+                merging.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+                return
+            values: dict[str, Any] = {quoted(name): f"s.{quoted(name)}" for name in columns}
+            (
+                self._merging(rows.select(*map(quoted, [*columns, GONE])))
+                .whenMatchedDelete(f"s.{GONE}")
+                .whenMatchedUpdate(set=values)
                 .whenNotMatchedInsert(condition=f"not s.{GONE}", values=values)
                 .execute()
             )
+
+    def _merging(self, source: "DataFrame") -> "DeltaMergeBuilder":
+        from delta.tables import DeltaTable
+
+        same = " and ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in self._output.key)
+        table = DeltaTable.forPath(source.sparkSession, self._path).alias("t")
+        merging = table.merge(source.alias("s"), same)
+        return merging.withSchemaEvolution() if self._output.evolve else merging
+
+
+def with_cuts(rows: "DataFrame", removals: "DataFrame", key: tuple[str, ...]) -> "DataFrame":
+    """One row per key, and in CUT the order of the last removal of the key; the rest is null for a key that has none of
+    `rows`."""
+    from pyspark.sql import functions as F
+
+    names = [f"_headrace_c{index}" for index in range(len(key))]
+    keys = [F.col(quoted(name)).alias(new) for name, new in zip(key, names, strict=True)]
+    last = removals.select(*keys, ORDER).groupBy(*names).agg(F.max(ORDER).alias(CUT))
+    same = F.expr(" and ".join(f"{quoted(name)} <=> {new}" for name, new in zip(key, names, strict=True)))
+    joined = rows.join(last, same, "full_outer")
+    # A key that is null on one side because there is no row has its value on the other.
+    whole = {name: F.coalesce(F.col(quoted(name)), F.col(new)) for name, new in zip(key, names, strict=True)}
+    return joined.select(*[whole.get(n, F.col(quoted(n))).alias(n) for n in rows.columns], CUT)
 
 
 def removes(output: TableOutput) -> bool:
@@ -214,16 +251,12 @@ def _undoubted(picked: "DataFrame", order: Order, by: "list[Column]") -> "DataFr
 
 
 def last_of_state(frame: "DataFrame", output: TableOutput, columns: list[str]) -> "DataFrame":
-    """Rows that a stateful query updates: one per key, unless the key has fewer columns than the state."""
+    """Rows that a stateful query updates, or that are computed for a key: one per key, or the node stops."""
     from pyspark.sql import functions as F
 
     keys = [column.alias(f"_headrace_k{index}") for index, column in enumerate(key_columns(output))]
     by = [F.col(f"_headrace_k{index}") for index in range(len(keys))]
     row = F.struct(*map(quoted, columns), _is(output.delete).alias(GONE))
-    if output.order_by:
-        order = F.struct(*map(quoted, output.order_by))
-        rows = frame.select(*keys, row.alias(_ROW), order.alias("o"))
-        return rows.groupBy(*by).agg(F.max_by(_ROW, "o").alias(_ROW)).select(f"{_ROW}.*")
     groups = frame.select(*keys, row.alias(_ROW)).groupBy(*by)
     counted = groups.agg(F.first(_ROW).alias(_ROW), F.count(F.lit(1)).alias("n"))
     return counted.where(told(F.col("n") == 1, SEVERAL_MARK, by)).select(f"{_ROW}.*")

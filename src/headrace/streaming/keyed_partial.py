@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.streaming.declarations import TableOutput
 from headrace.streaming.delete_markers import Markers
-from headrace.streaming.delta_writes import Stamp, append, is_new, stamped
-from headrace.streaming.keyed_merge import GONE, changes_of, contents, key_columns, last_of_each, told
+from headrace.streaming.delta_append import append_first
+from headrace.streaming.delta_writes import Stamp, is_new, stamped
+from headrace.streaming.keyed_merge import CUT, GONE, changes_of, contents, key_columns, told, with_cuts
 from headrace.streaming.keyed_order import SEVERAL_MARK, Order, key_text, newer, order_field, quoted
 from headrace.tables.hidden import ORDER, ORDERS
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructField, StructType
-
-_CUT = "_headrace_cut"  # the order of the last removal
 
 
 def orders_field(order: Order, output: TableOutput, stored: "StructType", frame: "StructType") -> "StructField":
@@ -44,36 +43,28 @@ class PartialTable:
 
     def write(self, frame: "DataFrame", columns: list[str], stamp: Stamp) -> None:
         """`columns` are those of the frame that are stored."""
-        from pyspark.sql import functions as F
-
         names = [name for name in columns if name not in self._output.key]
         changes = changes_of(frame, self._output, columns, self._order).persist()
         try:
-            removed = last_of_each(changes.where(GONE), key_columns(self._output), None)
-            if self._output.delete is not None and not removed.isEmpty():
-                self._markers.add(removed, stamp)
-            rows = self._cut(self._put_together(changes, names), self._markers.known(changes), names)
+            removals = changes.where(GONE)
+            if self._output.delete is not None and not removals.isEmpty():
+                self._markers.add(removals, stamp)
+            rows = self._put_together(self._markers.unmarked(changes.where(f"not {GONE}")), names)
             if self._alone and stamp.batch == 0 and is_new(frame.sparkSession, self._path):
-                new = rows.where(F.col(ORDER).isNotNull()).drop(_CUT)
-                append(new, self._path, stamp, evolve=self._output.evolve)
+                append_first(rows, self._path, stamp, evolve=self._output.evolve)
             else:
-                self._merge(rows, names, stamp)
+                self._merge(with_cuts(rows, removals, self._output.key), names, stamp)
         finally:
             changes.unpersist()
 
     def _put_together(self, changes: "DataFrame", names: list[str]) -> "DataFrame":
-        """One row per key: of each column the last value behind the last removal, and its order."""
-        from pyspark.sql import Window
+        """One row per key: of each column the last value, and its order."""
         from pyspark.sql import functions as F
 
-        gone, order = F.col(GONE), F.col(ORDER)
-        last = F.max(F.when(gone, order)).over(Window.partitionBy(*key_columns(self._output)))
-        rows = changes.withColumn(_CUT, last)
-        key = ", ".join(map(quoted, self._output.key))
-        lives = ~gone & F.expr(newer(self._order, ORDER, _CUT, f"to_json(struct({key}))"))
-        found = [F.max(F.when(lives, order)).alias(ORDER), F.first(_CUT).alias(_CUT)]
+        order = F.col(ORDER)
+        found = [F.max(order).alias(ORDER)]
         for index, name in enumerate(names):
-            at = F.when(lives & F.col(quoted(name)).isNotNull(), order)
+            at = F.when(F.col(quoted(name)).isNotNull(), order)
             found += [
                 F.max_by(F.col(quoted(name)), at).alias(f"_headrace_v{index}"),
                 F.max(at).alias(f"_headrace_o{index}"),
@@ -81,7 +72,7 @@ class PartialTable:
             ]
         keys = [column.alias(f"_headrace_k{index}") for index, column in enumerate(key_columns(self._output))]
         by = [F.col(f"_headrace_k{index}") for index in range(len(keys))]
-        picked = rows.select("*", *keys).groupBy(*by).agg(*found)
+        picked = changes.select("*", *keys).groupBy(*by).agg(*found)
         if names:
             alike = " and ".join(f"_headrace_told{index}" for index in range(len(names)))
             picked = picked.where(told(F.expr(alike), SEVERAL_MARK, by))
@@ -90,32 +81,6 @@ class PartialTable:
             *[F.col(f"_headrace_v{index}").alias(name) for index, name in enumerate(names)],
             F.struct(*[F.col(f"_headrace_o{index}").alias(name) for index, name in enumerate(names)]).alias(ORDERS),
             ORDER,
-            _CUT,
-        )
-
-    def _cut(self, rows: "DataFrame", marks: "DataFrame | None", names: list[str]) -> "DataFrame":
-        """Without what a removal of an earlier batch takes."""
-        from pyspark.sql import functions as F
-
-        if marks is None:
-            return rows
-        key = self._output.key
-        keys = [F.col(quoted(name)).alias(f"_headrace_m{index}") for index, name in enumerate(key)]
-        same = F.expr(" and ".join(f"{quoted(name)} <=> _headrace_m{index}" for index, name in enumerate(key)))
-        joined = rows.join(marks.select(*keys, F.col(ORDER).alias("_headrace_mark")), same, "left")
-        text = f"to_json(struct({', '.join(map(quoted, key))}))"
-
-        def behind(side: str) -> "Column":
-            return F.expr(newer(self._order, side, "_headrace_mark", text))
-
-        lives = {name: behind(f"{ORDERS}.{quoted(name)}") for name in names}
-        orders = [F.when(lives[n], F.col(ORDERS).getField(n)).alias(n) for n in names]
-        return joined.select(
-            *map(quoted, key),
-            *[F.when(lives[n], F.col(quoted(n))).alias(n) for n in names],
-            F.struct(*orders).alias(ORDERS),
-            F.when(behind(ORDER), F.col(ORDER)).alias(ORDER),
-            F.greatest(F.col(_CUT), F.col("_headrace_mark")).alias(_CUT),
         )
 
     def _merge(self, rows: "DataFrame", names: list[str], stamp: Stamp) -> None:
@@ -124,14 +89,14 @@ class PartialTable:
         spark, key = rows.sparkSession, self._output.key
         same = " and ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in key)
         text = key_text(key, "s")
-        stays = f"(s.{_CUT} is null or {newer(self._order, f't.{ORDER}', f's.{_CUT}', text)})"
+        stays = f"(s.{CUT} is null or {newer(self._order, f't.{ORDER}', f's.{CUT}', text)})"
         values: dict[str, Any] = {}
         orders, differs = [], []
         for name in names:
             column = quoted(name)
             mine, theirs = f"s.{ORDERS}.{column}", f"t.{ORDERS}.{column}"
             later = newer(self._order, mine, theirs, text)
-            older = f"(s.{_CUT} is null or {newer(self._order, theirs, f's.{_CUT}', text)})"
+            older = f"(s.{CUT} is null or {newer(self._order, theirs, f's.{CUT}', text)})"
             differs += [f"({later})", f"({theirs} is not null and not {older})"]
             values[column] = f"case when {later} then s.{column} when {older} then t.{column} end"
             orders.append(f"'{name}', case when {later} then {mine} when {older} then {theirs} end")

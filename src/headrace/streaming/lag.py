@@ -1,4 +1,4 @@
-"""How far each node is behind: records behind the end of its topics, versions behind the tables it reads.
+"""How far each node is behind, in rows: records of its topics, or rows of the tables it reads.
 
 Asked of the broker at most once a second for all nodes together; a broker that does not answer leaves the last figure.
 """
@@ -41,8 +41,9 @@ class Lag:
                 if (topic, int(partition)) in ends
             ]
             if behind:
-                node.progress.lag = sum(behind)
-            elif (versions := node.versions_behind) is not None:
-                node.progress.lag, node.progress.lag_unit = versions, "versions"
+                node.progress.lag, node.progress.reads_topics = sum(behind), True
+            elif (rows := node.rows_behind) is not None:
+                node.progress.lag = rows
         going = [node for node in nodes if not node.failed]
-        self.caught_up = bool(going) and all(node.progress.lag == 0 for node in going)
+        # A commit without rows is still to be read: what it removes or changes may count.
+        self.caught_up = bool(going) and all(node.progress.lag == 0 and not node.versions_behind for node in going)

@@ -10,27 +10,34 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headrace.core.errors import OperatorError
+from headrace.streaming.code_change import Written, changed_files, touched_names
 from headrace.streaming.graph import Graph, make_graph
 from headrace.streaming.lease import Lease
-from headrace.streaming.loading import Loaded, changed_files, load
+from headrace.streaming.loading import Loaded, load
 from headrace.streaming.progress import read_progress
 from headrace.streaming.starting import Starting, starting
 from headrace.tables.catalog import Catalog, pipelines
-from headrace.tables.storage import is_url
+from headrace.tables.storage import is_url, storage_of
+from headrace.tables.versions import Version
 
 LOCK_NAME, LEASE_NAME = "run.lock", "run.lease"
+KEEP_NAME = "run.keep"  # holds KEEP when the run goes on although another version is live
+KEEP, END = b"keep\n", b"end\n"
 NOTE_PREFIX = "from "
 CHANGED_SHOWN_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A version of a pipeline, ready to be run."""
+    """A version of a pipeline, ready to be run. `first`: the pipeline did not exist before; `news`: what its user
+    should know."""
 
     loaded: Loaded
     graph: Graph
     catalog: Catalog
     version: int
+    first: bool = False
+    news: str = ""
 
     @property
     def live(self) -> bool:
@@ -48,22 +55,53 @@ def launch_live(path: str, tables_dir: str, *, accept_change: bool = False) -> L
     if not os.path.exists(path) and path in pipelines(tables_dir):
         return _launch_saved(path, tables_dir)
     loaded, graph = open_pipeline(path)
+    return launch_loaded(loaded, graph, tables_dir, path=path, accept_change=accept_change)
+
+
+def launch_loaded(loaded: Loaded, graph: Graph, tables_dir: str, *, path: str, accept_change: bool = False) -> Launch:
+    """The live version of a pipeline whose code is at hand; `path` is what its user calls it."""
     catalog = Catalog.open(tables_dir, graph.pipeline)
     tables = table_names(graph)
     live = catalog.live
     if live is None:
         version = catalog.create_first(loaded.version_code, tables).number
-        return Launch(loaded=loaded, graph=graph, catalog=catalog, version=version)
+        return Launch(loaded=loaded, graph=graph, catalog=catalog, version=version, first=True)
     changed = _changed(loaded, catalog, live.number)
+    news = ""
     if changed:
-        if not accept_change:
+        if not accept_change and (begun := _begin_again(loaded, graph, catalog, live)) is not None:
+            named = ", ".join(begun) or "no node"
+            news = f"changed, and has written nothing: {named}; version {live.number} goes on with the new code"
+        elif not accept_change:
             raise OperatorError(
                 f"{path}: its code is not that of version {live.number}, which is live ({changed}); "
                 f"build the next version with: headrace pipeline replay {path}   "
                 f"(or run it with --accept-change to go on with the tables and the state that are there)"
             )
         catalog.declare(live.number, tables=tables, code=loaded.version_code)
-    return Launch(loaded=loaded, graph=graph, catalog=catalog, version=live.number)
+    return Launch(loaded=loaded, graph=graph, catalog=catalog, version=live.number, news=news)
+
+
+def _begin_again(loaded: Loaded, graph: Graph, catalog: Catalog, live: Version) -> list[str] | None:
+    """The nodes that the change touches, made to begin again; None when one of them has written rows, or when it cannot
+    be told which they are."""
+    touched = touched_names(catalog.code(live.number), loaded.version_code)
+    if touched is None:
+        return None
+    written = Written(catalog.layout, live.number, live.tables)
+    nodes = sorted(touched & ({node.name for node in graph.queries} | _begun(catalog, live)))
+    if any(written.rows(node) for node in nodes):
+        return None
+    with exclusive(catalog, live.number):
+        for node in nodes:
+            written.forget(node)
+    return nodes
+
+
+def _begun(catalog: Catalog, version: Version) -> set[str]:
+    """The nodes that a version knows by what they left: a node may be gone from the code."""
+    checkpoints = os.path.dirname(catalog.layout.checkpoint_dir(version.number, "any"))
+    return {*version.tables, *storage_of(checkpoints).names(checkpoints)}
 
 
 def launch_next(path: str, tables_dir: str, start: str | None) -> tuple[Launch, Starting]:
@@ -152,6 +190,17 @@ def exclusive(catalog: Catalog, version: int) -> Iterator[Callable[[], str | Non
         yield lambda: None
     finally:
         os.close(descriptor)
+
+
+def keep_running(catalog: Catalog, version: int, keep: bool) -> None:
+    """Says, before another version becomes live, whether a run of this one goes on beside it."""
+    path = os.path.join(catalog.layout.version_dir(version), KEEP_NAME)
+    storage_of(path).write(path, KEEP if keep else END)
+
+
+def is_kept_running(catalog: Catalog, version: int) -> bool:
+    path = os.path.join(catalog.layout.version_dir(version), KEEP_NAME)
+    return storage_of(path).read(path) == KEEP
 
 
 def is_running(catalog: Catalog, version: int) -> bool:

@@ -4,7 +4,6 @@ The file is the user's code: whatever it raises becomes one line with file and l
 imported, and belongs to its code.
 """
 
-import ast
 import importlib.util
 import os
 import sys
@@ -86,26 +85,6 @@ def read_code(file: str) -> str:
         raise OperatorError(f"{file}: {reason}; give the path of a pipeline's Python file") from error
     except UnicodeDecodeError as error:
         raise OperatorError(f"{file}: not UTF-8 at byte {error.start}; give the path of a Python file") from error
-
-
-def changed_files(kept: VersionCode, given: VersionCode, main: str) -> tuple[str, ...]:
-    """The files that do something else, by name; comments and layout do not count. `main` is the name of the file."""
-    names = sorted(kept.modules.keys() | given.modules.keys())
-    changed = [name for name in names if not same_code(kept.modules.get(name), given.modules.get(name))]
-    if not kept.whole or not same_code(kept.main, given.main):
-        changed.insert(0, main)
-    return tuple(changed)
-
-
-def same_code(left: bytes | str | None, right: bytes | str | None) -> bool:
-    if left == right:
-        return True
-    if left is None or right is None:
-        return False
-    try:
-        return ast.dump(ast.parse(left)) == ast.dump(ast.parse(right))
-    except (SyntaxError, ValueError):
-        return False
 
 
 def _run(file: str, code: str, own: OwnModules) -> ModuleType:

@@ -4,7 +4,6 @@
 """
 
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.core.errors import HeadraceError
 from headrace.streaming.batch_offsets import ranges_text
+from headrace.streaming.commit_rows import CommitRows
 from headrace.streaming.declarations import Node
 from headrace.streaming.kafka import BrokerAwayError, TopicMissingError
 from headrace.streaming.progress import NodeProgress, now_text
 from headrace.streaming.supervision import Failure, Patience, classify, wait_s
 from headrace.tables.expectations import Ledger
 from headrace.tables.provenance import Source
-from headrace.tables.storage import storage_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -34,6 +33,10 @@ class Started(Protocol):
     ranges: tuple[Source, ...]
     records_read: int | None
 
+    @property
+    def rows_written(self) -> int | None:
+        """None where the table's log tells."""
+
 
 class NodeRun:
     def __init__(
@@ -44,20 +47,25 @@ class NodeRun:
         patience: Patience,
         ledger: Ledger,
         table_paths: Mapping[str, str],
+        output_path: str | None = None,
         say: Callable[[str], None],
+        say_failed: Callable[[str], None] | None = None,
     ) -> None:
         self.node = node
         self.progress = NodeProgress(name=node.name)
         self._start = start
         self._patience = patience
         self._ledger = ledger
-        self._table_paths = table_paths
+        self._tables = {table: CommitRows(path) for table, path in table_paths.items()}
+        self._output = CommitRows(output_path) if output_path is not None else None
+        self._output_version: int | None = self._output.last() if self._output is not None else None
         self._say = say
+        self._say_failed = say_failed or say
         self._query: StreamingQuery | None = None
         self._writer: Started | None = None
         self._start_at: float | None = None
         self._batch_seen: int | None = None
-        self._records_seen = 0
+        self._records_seen = self._written_seen = 0
         self._restarts = 0
         self.table_offsets: dict[str, int] = {}
         self._take_totals()
@@ -65,12 +73,22 @@ class NodeRun:
     @property
     def versions_behind(self) -> int | None:
         """Of the tables that it reads; None when it reads none, or has not begun."""
-        behind = [
-            max(0, (table_version(self._table_paths[table]) or 0) + 1 - version)
-            for table, version in self.table_offsets.items()
-            if table in self._table_paths
-        ]
+        behind = [max(0, last + 1 - version) for _, version, last in self._table_positions()]
         return sum(behind) if behind else None
+
+    @property
+    def rows_behind(self) -> int | None:
+        """Rows of the tables that it reads which it has not read; None as above."""
+        behind = [table.rows(version, last) for table, version, last in self._table_positions()]
+        return sum(behind) if behind else None
+
+    def _table_positions(self) -> list[tuple[CommitRows, int, int]]:
+        """Of each table that it reads: the version that it reads next, and the last that there is."""
+        return [
+            (self._tables[table], version, self._tables[table].last() or 0)
+            for table, version in self.table_offsets.items()
+            if table in self._tables
+        ]
 
     @property
     def ended(self) -> bool:
@@ -89,7 +107,8 @@ class NodeRun:
         self.progress.status = "starting"
         self._start_at = time.monotonic()
 
-    def step(self) -> None:
+    def step(self, *, look: bool = True) -> None:
+        """`look` asks for Spark's report, too; that costs more than to ask whether the query has ended."""
         if self.ended:
             return
         if self._query is None:
@@ -97,7 +116,8 @@ class NodeRun:
                 self._try_start()
             return
         active = bool(self._query.isActive)
-        self._look(self._query)
+        if look or not active:
+            self._look(self._query)
         if not active:
             self._end(self._query)
 
@@ -113,7 +133,7 @@ class NodeRun:
         self._start_at = None
         try:
             self._query, self._writer = self._start()
-            self._records_seen = 0
+            self._records_seen = self._written_seen = 0
             self.progress.status = "running"
         except Exception as error:
             self._failed(error, str(error))
@@ -144,7 +164,7 @@ class NodeRun:
             self.progress.status = "failed"
             remedy = f"; {failure.remedy}" if failure.remedy else ""
             self.progress.message = f"{where}{failure.message}{remedy}"
-            self._say(f"{self.node.name} stopped: {self.progress.message}")
+            self._say_failed(f"{self.node.name}: {self.progress.message}")
             return
         self._restarts += 1
         self.progress.restarts += 1
@@ -191,6 +211,7 @@ class NodeRun:
             self._records_seen = records
         else:
             progress.rows_in += sum(int(each["numInputRows"]) for each in by_batch.values())
+        self._take_written()
         self._batch_seen = progress.batch = batch
         progress.input_rate = round(float(last["inputRowsPerSecond"] or 0.0), 1)
         progress.rows_rate = round(float(last["processedRowsPerSecond"] or 0.0), 1)
@@ -202,11 +223,23 @@ class NodeRun:
         self._restarts = 0  # a batch went through: what was wrong has passed
         self._take_totals()
 
+    def _take_written(self) -> None:
+        writer, output = self._writer, self._output
+        if writer is not None and writer.rows_written is not None:
+            self.progress.rows_out = (self.progress.rows_out or 0) + writer.rows_written - self._written_seen
+            self._written_seen = writer.rows_written
+        elif output is not None and (last := output.last()) is not None:
+            first = 0 if self._output_version is None else self._output_version + 1
+            written = output.rows(first, last, self.node.name) if last >= first else 0
+            self.progress.rows_out = (self.progress.rows_out or 0) + written
+            self._output_version = last
+
     def _take_totals(self) -> None:
         totals = self._ledger.totals
         self.progress.unparsed = totals.unparsed
         self.progress.quarantined = totals.quarantined + totals.unparsed
         self.progress.late = totals.late
+        self.progress.extra = dict(totals.extra)
         self.progress.expectations = {name: asdict(each) for name, each in totals.expectations.items()}
 
 
@@ -234,9 +267,3 @@ def _offsets(last: Any) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
             if isinstance(partitions, dict):
                 topics.setdefault(topic, {}).update({p: int(o) for p, o in partitions.items()})
     return topics, tables
-
-
-def table_version(path: str) -> int | None:
-    """The last version of a Delta table, by the names of its commits."""
-    names = storage_of(path).names(os.path.join(path, "_delta_log"))
-    return max((int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit()), default=None)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructField, StructType
 
+REPLAY = "build the next version with: headrace pipeline replay {file}"
+
 
 def open_table(spark: "SparkSession", node: Node, path: str, checked: CheckedNode, *, changes: bool) -> None:
     """`changes`: another node reads its change feed."""
@@ -28,17 +30,32 @@ def open_table(spark: "SparkSession", node: Node, path: str, checked: CheckedNod
         create_table(spark, path, whole, output, change_feed=changes)
         return
     there = spark.read.format("delta").load(path).schema
+    _refuse_types(node, there, schema)
     differences = schema_differences(there, schema)
     if differences and not output.evolve:
         raise PipelineError(
             node.place,
             f"{node.name}: the table has another schema ({'; '.join(differences)}); "
-            f"replay the pipeline, or declare the table with evolve=True",
+            f"{REPLAY.format(file=node.place.file)}, or declare the table with evolve=True",
         )
     for field in checked.hidden:
         _keep_order(spark, node, path, there, field)
     if changes:
         set_change_feed(spark, path)
+
+
+def _refuse_types(node: Node, there: "StructType", schema: "StructType") -> None:
+    """Delta changes no column's type while others read it, whatever evolve= says: the batch would fail."""
+    before = {column.name.lower(): column.dataType.simpleString() for column in there.fields}
+    for column in schema.fields:
+        kind, now = before.get(column.name.lower()), column.dataType.simpleString()
+        if kind is not None and kind != now:
+            raise PipelineError(
+                node.place,
+                f"{node.name}: column {column.name!r} is {kind} in the table, and now {now}; "
+                f"{REPLAY.format(file=node.place.file)}, or keep the type: "
+                f".withColumn({column.name!r}, F.col({column.name!r}).cast({kind!r}))",
+            )
 
 
 def _keep_order(spark: "SparkSession", node: Node, path: str, there: "StructType", order: "StructField") -> None:

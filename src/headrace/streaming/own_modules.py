@@ -123,6 +123,18 @@ class OwnModules(importlib.abc.MetaPathFinder):
         return path.removeprefix(f"{root}/").split("/")[:-1]
 
 
+def read_beside(name: str, directory: str) -> bytes:
+    """A file of the pipeline that is being read. If it lies beside it, it is kept with its code; any other is found
+    from `directory`."""
+    finder = next((each for each in sys.meta_path if isinstance(each, OwnModules)), None)
+    path = os.path.normpath(name).replace(os.sep, "/")
+    inside = not os.path.isabs(name) and not path.startswith("..")
+    if finder is not None and inside and (path in finder.sources or os.path.isfile(finder.file(path))):
+        return finder.source(path)
+    with open(os.path.join(directory, name), "rb") as file:
+        return file.read()
+
+
 class _OwnLoader(importlib.abc.InspectLoader):
     def __init__(self, modules: OwnModules, path: str) -> None:
         self._modules = modules

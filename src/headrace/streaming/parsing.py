@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.streaming.debezium import EXTRA_COLUMNS, Change, envelope
 from headrace.streaming.declarations import METADATA_COLUMNS, PipelineError, Topic
+from headrace.streaming.extra_fields import EXTRA_COLUMN, NAMES, ExtraFields
+from headrace.streaming.spark_errors import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 CORRUPT = "_headrace_corrupt"
 PARSED = "_headrace_parsed"
 BAD = "_headrace_bad"
 VALUE_COLUMN = "value"
+VALUE_CHARS_MAX = 80
+FRAME_BYTES = 5  # a zero and the schema's id
 _SEVERAL_VALUES = r"\}\s*\{"
 
 
@@ -53,6 +57,8 @@ class Parser:
                 values = self._change().columns()
             case _:
                 values = [F.col(f"{PARSED}.{_quoted(name)}").alias(name) for name in self.schema.names]
+        if self.topic.extra == "keep":
+            values.append(self.extra().kept().alias(EXTRA_COLUMN))
         key = F.col("key") if self.topic.key == "binary" else F.col("key").cast("string")
         return [
             *values,
@@ -63,6 +69,15 @@ class Parser:
             F.col("offset").alias("_offset"),
             F.col("timestamp").alias("_timestamp"),
         ]
+
+    @property
+    def counts_extra(self) -> bool:
+        return self.topic.format == "json" and self.topic.extra in ("warn", "keep")
+
+    def extra(self) -> ExtraFields:
+        from pyspark.sql import functions as F
+
+        return ExtraFields(self.schema, self._text(), F.col(PARSED))
 
     def skipped(self) -> "Column | None":
         """Records that are whole and give no row; None where there are none such."""
@@ -87,6 +102,12 @@ class Parser:
             case "csv":
                 why = why.otherwise(F.lit(f"not CSV of {len(self.schema)} columns of the declared types"))
             case "avro":
+                ids = [F.lit(key) for key in self.topic.writers if key is not None]
+                if ids:
+                    unframed = self._writer_id().isNull()
+                    why = why.when(unframed, "no schema id in front: a zero and four bytes")
+                    said = F.concat(F.lit("schema id "), self._writer_id().cast("string"), F.lit(" is not known"))
+                    why = why.when(~self._writer_id().isin(*ids), said)
                 why = why.otherwise(F.lit("not Avro of the declared schema"))
         return why
 
@@ -98,6 +119,14 @@ class Parser:
             value = F.substring(value, self.topic.skip_bytes + 1, 2**31 - 1)
         return value if self.topic.format == "avro" else value.cast("string")
 
+    def _writer_id(self) -> "Column":
+        """The id of the schema that a value was written with, as schema registries put it in front; null for none."""
+        from pyspark.sql import functions as F
+
+        head = F.hex(F.substring(F.col("value"), 1, FRAME_BYTES))
+        framed = head.startswith("00") & (F.length(head) == 2 * FRAME_BYTES)
+        return F.when(framed, F.conv(F.substring(head, 3, 8), 16, 10).cast("bigint"))
+
     def _parsed(self) -> "Column":
         from pyspark.sql import functions as F
         from pyspark.sql.types import StringType, StructField, StructType
@@ -105,10 +134,23 @@ class Parser:
         if self.topic.format == "avro":
             from pyspark.sql.avro.functions import from_avro
 
-            # A record in a record has the same bytes, and is null as a whole when they cannot be read.
-            wrapped = {"type": "record", "name": "headrace_value", "fields": [
-                {"name": "value", "type": json.loads(self.avro or "")}]}  # fmt: skip
-            return from_avro(self._text(), json.dumps(wrapped), {"mode": "PERMISSIVE"})["value"]
+            reader = _wrapped(self.avro or "")
+            writers = self.topic.writers
+            if not writers:
+                return from_avro(self._text(), reader, {"mode": "PERMISSIVE"})["value"]
+            options = {"mode": "PERMISSIVE", "avroSchema": reader}
+            if None in writers:
+                return from_avro(self._text(), _wrapped(writers[None]), options)["value"]
+            body = F.substring(F.col("value"), FRAME_BYTES + 1, 2**31 - 1)
+            by_id = [
+                (key, from_avro(body, _wrapped(text), options)["value"])
+                for key, text in writers.items()
+                if key is not None
+            ]
+            chosen = F.when(self._writer_id().eqNullSafe(by_id[0][0]), by_id[0][1])
+            for key, parsed in by_id[1:]:
+                chosen = chosen.when(self._writer_id().eqNullSafe(key), parsed)
+            return chosen
         options = {**self.topic.parse_options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
         fields = self.schema if self.topic.changes is None else envelope(self.schema)
         schema = StructType([*fields.fields, StructField(CORRUPT, StringType())])
@@ -128,8 +170,8 @@ class Parser:
             unreadable = unreadable | self._several_values()
         if self.topic.changes is not None:
             unreadable = unreadable | ~self._change().whole()
-        if self.topic.format == "json" and self.topic.unknown == "quarantine":
-            unreadable = unreadable | (F.size(self._unknown()) > 0)
+        if self.topic.extra == "quarantine":
+            unreadable = unreadable | self.extra().names().isNotNull()
         if self.topic.tombstones == "keep":
             return F.col("value").isNotNull() & F.coalesce(unreadable, F.lit(True))
         return F.coalesce(unreadable, F.lit(True))
@@ -155,12 +197,6 @@ class Parser:
         elements = F.json_array_length(F.concat(F.lit("["), text, F.lit("]")))
         return looks_like_it & (F.coalesce(elements, F.lit(-1)) != 1)
 
-    def _unknown(self) -> "Column":
-        from pyspark.sql import functions as F
-
-        known = F.array(*[F.lit(name) for name in self.schema.names]) if len(self.schema) else F.array()
-        return F.array_except(F.json_object_keys(self._text()), known)
-
     def _json_reason(self, why: "Column") -> "Column":
         from pyspark.sql import functions as F
 
@@ -170,18 +206,35 @@ class Parser:
             alone = f"{_quoted(column.name)} {column.dataType.simpleString()}, {CORRUPT} string"
             options = {**self.topic.parse_options, "columnNameOfCorruptRecord": CORRUPT}
             fits = F.from_json(text, alone, options)[CORRUPT].isNull()
-            wrong.append(F.when(~fits, F.lit(f"{column.name} is not {column.dataType.simpleString()}")))
+            wrong.append(F.when(~fits, _not_of_type(text, column)))
         why = why.when(F.trim(text) == "", "empty value")
         why = why.when(F.json_object_keys(text).isNull(), "malformed JSON, or not an object")
         why = why.when(self._several_values(), "more than one JSON value")
-        if self.topic.unknown == "quarantine":
-            why = why.when(
-                F.size(self._unknown()) > 0, F.concat(F.lit("unknown columns: "), F.array_join(self._unknown(), ", "))
-            )
+        if self.topic.extra == "quarantine":
+            names = self.extra().names()
+            why = why.when(names.isNotNull(), F.concat(F.lit("unknown fields: "), F.array_join(names, ", ")))
         if wrong:
             names = F.array_join(F.array_compact(F.array(*wrong)), "; ")
             why = why.when(names != "", F.concat(F.lit("wrong type: "), names))
         return why.otherwise(F.lit("not JSON of the declared schema"))
+
+
+def _wrapped(schema: str) -> str:
+    """A record in a record has the same bytes, and is null as a whole when they cannot be read."""
+    fields = [{"name": "value", "type": json.loads(schema)}]
+    return json.dumps({"type": "record", "name": "headrace_value", "fields": fields})
+
+
+def _not_of_type(text: "Column", column: "StructField") -> "Column":
+    """`amount is 'x', not double`"""
+    from pyspark.sql import functions as F
+
+    kind = column.dataType.simpleString()
+    if "'" in column.name:
+        return F.lit(f"{column.name} is not {kind}")
+    value = F.substring(F.get_json_object(text, f"$['{column.name}']"), 1, VALUE_CHARS_MAX)
+    named = F.concat(F.lit(f"{column.name} is '"), value, F.lit(f"', not {kind}"))
+    return F.coalesce(named, F.lit(f"{column.name} is not {kind}"))
 
 
 def parser_of(topic: Topic, schema: str | None) -> Parser:
@@ -199,7 +252,8 @@ def parser_of(topic: Topic, schema: str | None) -> Parser:
         avro, columns = schema, _avro_columns(topic, schema)
     else:
         columns = _columns(topic, schema)
-    own = (*METADATA_COLUMNS, CORRUPT, PARSED, BAD, *(EXTRA_COLUMNS if topic.changes is not None else ()))
+    own = (*METADATA_COLUMNS, CORRUPT, PARSED, BAD, NAMES, *(EXTRA_COLUMNS if topic.changes is not None else ()))
+    own = (*own, EXTRA_COLUMN) if topic.extra == "keep" else own
     taken = [name for name in columns.names if name in own]
     if topic.changes is not None and (unknown := [name for name in topic.changes.key if name not in columns.names]):
         raise PipelineError(
@@ -242,12 +296,6 @@ def _avro_columns(topic: Topic, schema: str) -> "StructType":
     if not isinstance(kind, StructType):
         raise PipelineError(topic.place, f"topic {topic.topic!r}: the Avro schema must be a record")
     return kind
-
-
-def first_line(error: BaseException) -> str:
-    """What Spark says without its stack and its SQL state."""
-    text = str(error).strip().splitlines()
-    return text[0].split(" SQLSTATE:")[0] if text else type(error).__name__
 
 
 def _quoted(name: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from headrace.tables.storage import storage_of
 
 NodeStatus = Literal["waiting", "starting", "running", "restarting", "finished", "failed", "stopped"]
+CAN_BE_PARSED = "can be parsed"  # the expectation that every topic's records have
 RunStatus = Literal["starting", "running", "finished", "failed", "stopped"]
 
 
@@ -27,15 +28,17 @@ class NodeProgress:
     batch: int | None = None
     batches: int = 0
     rows_in: int = 0
+    rows_out: int | None = None  # None where nobody can tell: what a function of the user's writes
     input_rate: float = 0.0
     rows_rate: float = 0.0
     lag: int | None = None
-    lag_unit: Literal["records", "versions"] = "records"
+    reads_topics: bool = False
     batch_ms: int | None = None
     last_batch_at: str | None = None
     unparsed: int = 0
     quarantined: int = 0
     late: int = 0
+    extra: dict[str, int] = field(default_factory=dict)  # records with a field that the schema does not have, by field
     expectations: dict[str, Any] = field(default_factory=dict)
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
     restarts: int = 0
@@ -54,6 +57,7 @@ class RunProgress:
     file: str = ""
     bootstrap: str = ""
     once: bool = False
+    only: list[str] = field(default_factory=list)  # the nodes that this run was cut down to
     replay: bool = False
     caught_up: bool = False
     message: str = ""

@@ -1,10 +1,12 @@
 """What lets Spark's JVM start quickly on this machine: hard links to its jars, its module options, a class archive.
 
-They are made once per Java and set of jars, by a training run, and lie in the cache directory:
+They are made once per Java and set of jars and lie in the cache directory. The archive is what the JVM of a first run
+leaves as it ends, or that of a training run:
 
     <cache>/spark-start/<key>/jars/      hard links to the jars, so that every virtual environment shares one archive
     <cache>/spark-start/<key>/start.json the module options that Spark's launcher would add
-    <cache>/spark-start/<key>/classes.jsa the classes of the training run as the JVM maps them into memory (AppCDS)
+    <cache>/spark-start/<key>/classes.jsa the classes of that run as a JVM maps them into memory (AppCDS)
+    <cache>/spark-start/<key>/leaving    a file that the one JVM which will leave an archive holds a lock on
     <cache>/spark-start/<key>/used       a file that every process with such a JVM holds a lock on: nobody removes it
 
 The JVM itself checks that an archive fits it and its class path, and ignores one that does not. Whatever is missing
@@ -19,7 +21,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TextIO
 
@@ -30,6 +32,8 @@ FORMAT = 1  # part of the key: a change of what lies in a directory makes a new 
 KEPT_MAX = 3  # directories; an archive takes about 200 MB
 OFF_VARIABLE = "HEADRACE_CLASS_ARCHIVE"
 _ARCHIVE, _OPTIONS, _JARS, _USED = "classes.jsa", "start.json", "jars", "used"
+_LEAVING, _LEFT = "leaving", "left.jsa"
+_MAGIC_BYTES = 4
 # What a user may have configured for Spark's launcher; then it is the launcher that starts the JVM.
 _LAUNCHER_VARIABLES = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH", "SPARK_ENV_LOADED")
 _LAUNCHER_SETTINGS = ("spark.driver.extraLibraryPath", "spark.driver.defaultJavaOptions")
@@ -44,6 +48,7 @@ class QuickStart:
     options: tuple[str, ...]
     archive: str | None
     used: str  # the file to lock
+    leaves: str | None = None  # where this JVM is to leave an archive as it ends
 
     def hold(self) -> TextIO:
         """While the file that it returns is open, the jars stay where they are: a JVM opens them for as long as it
@@ -58,6 +63,8 @@ class QuickStart:
         # A JVM that ignores an archive says so on stdout, which is the user's; stderr is Spark's log.
         quiet = ["-Xlog:disable", "-Xlog:all=error:stderr"]
         archive = [f"-XX:SharedArchiveFile={self.archive}", "-Xshare:auto"] if self.archive else []
+        if self.leaves:
+            archive += ["-XX:+IgnoreUnrecognizedVMOptions", f"-XX:ArchiveClassesAtExit={self.leaves}"]
         heap = f"-Xmx{settings['spark.driver.memory']}"
         words = [self.java, "-cp", os.pathsep.join(classes), heap, *quiet, *archive, *self.options, *java_options]
         words.append("org.apache.spark.deploy.SparkSubmit")
@@ -105,6 +112,7 @@ class QuickStarts:
         if self._off or options is None:
             return None
         archive = os.path.join(self.path, _ARCHIVE)
+        self._adopt(archive)
         with suppress(OSError):
             os.utime(self.path)  # the ones not used for longest go first
         return QuickStart(
@@ -114,6 +122,45 @@ class QuickStarts:
             archive=archive if os.path.isfile(archive) else None,
             used=os.path.join(self.path, _USED),
         )
+
+    def leaving(self, quick: QuickStart) -> tuple[QuickStart, TextIO] | None:
+        """The same start with a JVM that leaves an archive as it ends, and a lock to hand on to that JVM: it is held
+        until the JVM is gone, which may be long after this process. None when another JVM is to leave one."""
+        lock = self._leaving_lock()
+        if lock is None:
+            return None
+        left = os.path.join(self.path, _LEFT)
+        with suppress(FileNotFoundError):
+            os.unlink(left)
+        return replace(quick, leaves=left), lock
+
+    def _leaving_lock(self) -> TextIO | None:
+        try:
+            file = open(os.path.join(self.path, _LEAVING), "a")  # noqa: SIM115
+        except OSError:
+            return None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            return None
+        return file
+
+    def _adopt(self, archive: str) -> None:
+        """Takes what a JVM has left. Its header is written last, so that one which was killed meanwhile has none."""
+        left = os.path.join(self.path, _LEFT)
+        if os.path.exists(archive) or not os.path.exists(left):
+            return
+        lock = self._leaving_lock()
+        if lock is None:  # it is being written
+            return
+        with lock, suppress(OSError):
+            with open(left, "rb") as file:
+                whole = any(file.read(_MAGIC_BYTES))
+            if whole:
+                os.replace(left, archive)
+            else:
+                os.unlink(left)
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from headrace.core.errors import OperatorError
 from headrace.streaming.declarations import Node, PipelineError, Static, TableStream, Topic
-from headrace.streaming.kafka import Kafka, TopicMissingError
-from headrace.streaming.parsing import first_line
+from headrace.streaming.first_commits import only_appended
+from headrace.streaming.kafka import Kafka
 from headrace.streaming.run_settings import RunSettings
 from headrace.streaming.schemas import Schemas
 from headrace.streaming.sources import UNPARSED, parsed_topic, raw_range, raw_topic, static_table, table_stream
+from headrace.streaming.spark_errors import first_line
 from headrace.streaming.starting import starting
 from headrace.tables.layout import tables_root
 from headrace.tables.provenance import TopicSource
@@ -59,11 +60,7 @@ class StreamReader:
 
     def raw(self, topic: Topic) -> "DataFrame":
         """The topic's records as they are in the log."""
-        partitions = self._kafka.partitions(topic.topic)
-        if not partitions:
-            raise TopicMissingError(
-                f"{topic.place}: topic {topic.topic!r} is not at {self._settings.bootstrap}; create it or send to it"
-            )
+        partitions = self._kafka.check_topic(topic.topic, topic.place)
         begin = self._settings.starting or starting(topic.starting)
         return raw_topic(
             self._spark,
@@ -79,7 +76,10 @@ class StreamReader:
         )
 
     def own_table(self, node: Node, given: TableStream | None, *, changes: bool) -> "DataFrame":
-        return table_stream(self._spark, self._own_path(node.name), given, changes=changes)
+        path = self._own_path(node.name)
+        feed = changes or (given is not None and given.change_feed)
+        by_commits = only_appended(path, change_feed=feed)
+        return table_stream(self._spark, path, given, changes=changes, by_commits=by_commits)
 
     def other_table(self, given: TableStream) -> "DataFrame":
         path = table_path(self._tables_dir, given.table)

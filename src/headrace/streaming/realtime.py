@@ -7,11 +7,12 @@ which writes nothing but the quarantine. To the supervisor the two are one.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.streaming import quarantine
 from headrace.streaming.assembling import Assembled
 from headrace.streaming.declarations import Topic, TopicOutput
 from headrace.streaming.delta_writes import Stamp
 from headrace.streaming.parsing import Parser
+from headrace.streaming.quarantine import Quarantine, unparsed
+from headrace.streaming.reached import usable
 from headrace.streaming.topic_sink import record_columns
 from headrace.tables.provenance import Source
 
@@ -31,6 +32,7 @@ class RealtimeState:
         self.written = False
         self.ranges: tuple[Source, ...] = ()
         self.records_read: int | None = None
+        self.rows_written: int | None = None
 
 
 class Together:
@@ -78,7 +80,7 @@ def start_realtime(
         .options(**{f"kafka.{key}": value for key, value in output.options.items()})
         .option("topic", topic)
         .option("includeHeaders", "true")
-        .option("checkpointLocation", checkpoint)
+        .option("checkpointLocation", usable(checkpoint))
         .options(**assembled.node.options)
     )
     every = assembled.node.trigger or CHECKPOINT_EVERY
@@ -100,11 +102,14 @@ def start_quarantine(
 ) -> "StreamingQuery":
     """Writes what cannot be parsed of a topic, and reads past all else."""
 
-    def write(frame: "DataFrame", batch: int) -> None:
-        quarantine.write_unparsed(frame, parser, path, stamp(batch).as_part(f"unparsed/{topic.topic}"))
+    table = Quarantine(path)
 
-    quarantine.create(raw.sparkSession, path)
-    writer: Any = raw.writeStream.foreachBatch(write).queryName(name).option("checkpointLocation", checkpoint)
+    def write(frame: "DataFrame", batch: int) -> None:
+        table.write([unparsed(frame, parser, stamp(batch).as_part(f"unparsed/{topic.topic}"))])
+
+    table.create(raw.sparkSession)
+    writer: Any = raw.writeStream.foreachBatch(write).queryName(name)
+    writer = writer.option("checkpointLocation", usable(checkpoint))
     writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=CHECKPOINT_EVERY)
     query: StreamingQuery = writer.start()
     return query

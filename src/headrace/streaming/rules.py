@@ -24,22 +24,38 @@ class Rule:
 
 
 def warn(predicate: str) -> Rule:
-    """Rows for which the predicate is not true are counted and kept."""
+    """Rows for which the predicate is not true are counted and kept.
+
+    >>> import headrace as hr
+    >>> expect = {"customer is known": hr.warn("customer is not null")}
+    """
     return Rule("warn", predicate)
 
 
 def drop(predicate: str) -> Rule:
-    """Rows for which the predicate is not true are counted and left out."""
+    """Rows for which the predicate is not true are counted and left out.
+
+    >>> import headrace as hr
+    >>> expect = {"not a test": hr.drop("customer <> 'test'")}
+    """
     return Rule("drop", predicate)
 
 
 def quarantine(predicate: str) -> Rule:
-    """Rows for which the predicate is not true go to the node's quarantine table instead."""
+    """Rows for which the predicate is not true go to the node's quarantine table instead.
+
+    >>> import headrace as hr
+    >>> expect = {"amount is positive": hr.quarantine("amount > 0")}
+    """
     return Rule("quarantine", predicate)
 
 
 def fail(predicate: str) -> Rule:
-    """A row for which the predicate is not true stops the node before its batch is written."""
+    """A row for which the predicate is not true stops the node before its batch is written.
+
+    >>> import headrace as hr
+    >>> expect = {"has an id": hr.fail("id is not null")}
+    """
     return Rule("fail", predicate)
 
 

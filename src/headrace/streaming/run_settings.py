@@ -24,6 +24,7 @@ class RunSettings:
         metadata={"help": "The broker or brokers, HOST:PORT."},
     )
     once: bool = field(default=False, metadata={"help": "Process what is there, then end."})
+    only: tuple[str, ...] = field(default=(), metadata={"help": "The nodes that run; none means all."})
     starting: Starting | None = field(
         default=None, metadata={"help": "Where new checkpoints begin, instead of what the file says."}
     )
@@ -38,6 +39,13 @@ class RunSettings:
     backoff_s_min: float = field(default=1.0, metadata={"help": "Wait before the first restart; then doubled."})
     backoff_s_max: float = field(default=30.0, metadata={"help": "The longest wait before a restart."})
     progress_s: float = field(default=0.5, metadata={"help": "How often the state of the nodes is looked at."})
+    metrics_port: int | None = field(
+        default=None, metadata={"help": "Port of /metrics and /health; 0 takes a free one, None serves none."}
+    )
+    metrics_host: str = field(default="127.0.0.1", metadata={"help": "Address of that port."})
+    lineage: str | None = field(
+        default=None, metadata={"help": "File or URL that gets an OpenLineage event as each node goes on."}
+    )
     transaction_options: bool = field(
         default=True, metadata={"help": "Off only in tests, to show that they fail without."}
     )

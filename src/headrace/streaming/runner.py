@@ -18,12 +18,14 @@ from headrace.streaming.batch_offsets import versions_reached
 from headrace.streaming.batch_parts import BatchParts
 from headrace.streaming.batch_writer import BatchWriter, Facts, Sink
 from headrace.streaming.check import Checked, check
+from headrace.streaming.commit_rows import table_version
 from headrace.streaming.declarations import (
     BatchOutput,
     Node,
     Static,
     TableOutput,
     TableStream,
+    Topic,
     TopicOutput,
 )
 from headrace.streaming.delete_markers import Markers
@@ -36,15 +38,18 @@ from headrace.streaming.keyed_history import HistoryTable
 from headrace.streaming.keyed_merge import KeyedTable
 from headrace.streaming.keyed_partial import PartialTable
 from headrace.streaming.lag import Lag
+from headrace.streaming.lineage import Lineage
 from headrace.streaming.loading import Loaded
 from headrace.streaming.maintaining import GivenReader, Inputs, MaintainSink, refuse_streamed
-from headrace.streaming.node_run import NodeRun, Started, table_version
+from headrace.streaming.node_run import NodeRun, Started
 from headrace.streaming.once_order import OnceOrder
 from headrace.streaming.opening import open_table
 from headrace.streaming.progress import RunProgress, counted
+from headrace.streaming.reached import usable
 from headrace.streaming.reading import StreamReader, real_path, table_path
 from headrace.streaming.realtime import RealtimeState, Together, start_quarantine, start_realtime
 from headrace.streaming.recomputing import RecomputeSink, SnapshotReader, signal
+from headrace.streaming.redrive import Place, Redrive, Redriven, empty_table, obstacle, one_for_one
 from headrace.streaming.run_settings import RunSettings
 from headrace.streaming.schemas import Schemas
 from headrace.streaming.supervision import Patience
@@ -53,7 +58,8 @@ from headrace.streaming.worker_code import WorkerCode
 from headrace.tables.expectations import Ledger
 from headrace.tables.layout import PipelineLayout
 from headrace.tables.object_store import StoreError
-from headrace.tables.storage import storage_of
+from headrace.tables.provenance import TopicSource
+from headrace.tables.storage import is_delta, storage_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,6 +88,7 @@ class Runner:
         settings: RunSettings,
         *,
         say: Callable[[str], None] = lambda line: None,
+        say_failed: Callable[[str], None] | None = None,
     ) -> None:
         self._spark = spark
         self._graph = graph
@@ -89,6 +96,7 @@ class Runner:
         self._version = version
         self._settings = settings
         self._say = say
+        self._say_failed = say_failed
         self._kafka = Kafka(settings.bootstrap, settings.kafka)
         self._schemas = Schemas(layout.version_dir(version), self._kafka)
         self._reader = StreamReader(
@@ -104,8 +112,14 @@ class Runner:
         self._stopping = threading.Event()
         self._lag = Lag(self._kafka)
         self.progress = RunProgress(
-            pipeline=graph.pipeline, version=version, file=loaded.file, bootstrap=settings.bootstrap, once=settings.once
+            pipeline=graph.pipeline,
+            version=version,
+            file=loaded.file,
+            bootstrap=settings.bootstrap,
+            once=settings.once,
+            only=list(settings.only),
         )
+        self._queries = graph.chosen(settings.only)
         self._nodes: list[NodeRun] = []
         self._reported_at = -math.inf
         self._worker_code = WorkerCode(spark, loaded, version)
@@ -126,13 +140,13 @@ class Runner:
             path_of=lambda table: table_path(self._layout.tables_dir, table),
         )
         self._checked = checked
-        for node in self._graph.queries:
+        for node in self._queries:
             for read in self._graph.topics(node.name):
                 self._reader.raw(read)  # one that is not there is said before anything starts
         step(f"opening {counted(len(self._graph.tables), 'table')}")
         with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="open-table") as pool:
             list(pool.map(lambda node: self._open(node, checked), self._graph.tables))
-        for node in self._graph.queries:
+        for node in self._queries:
             if isinstance(node.output, TopicOutput):
                 topic = self.topic_of(node.output)
                 self._kafka.ensure_topic(topic, like=node.output.topic if topic != node.output.topic else None)
@@ -141,7 +155,7 @@ class Runner:
             backoff_s_min=self._settings.backoff_s_min,
             backoff_s_max=self._settings.backoff_s_max,
         )
-        for node in self._graph.queries:
+        for node in self._queries:
             ledger = Ledger(self._layout.expectations_file(self._version, node.name))
             run = NodeRun(
                 node,
@@ -149,7 +163,11 @@ class Runner:
                 patience=patience,
                 ledger=ledger,
                 table_paths=self._table_paths(node.name),
+                output_path=(
+                    self._own_path(node.output.into or node.name) if isinstance(node.output, TableOutput) else None
+                ),
                 say=self._say,
+                say_failed=self._say_failed,
             )
             run.progress.writes = next(each.writes for each in checked.nodes if each.name == node.name)
             if isinstance(node.output, TableOutput):
@@ -170,26 +188,33 @@ class Runner:
         path = self._layout.run_file(self._version)
         self.progress.status = "running"
         order = self._order() if self._settings.once else None  # else everything runs side by side
+        wait_s = min(self._settings.progress_s, ONCE_LOOK_S) if self._settings.once else self._settings.progress_s
+        looked_at = -math.inf
         try:
             while not self._stopping.is_set():
+                # With `once` a turn is short, so that what is ready begins at once. Not each of them shows how far all
+                # is: that took a tenth of a short run's CPU time.
+                look = time.monotonic() - looked_at >= self._settings.progress_s - wait_s
                 for node in self._nodes:
                     if node.progress.status == "waiting" and (order is None or order.may_begin(node)):
                         node.begin()
-                    node.step()
+                    node.step(look=look)
                 for node in order.again() if order is not None else ():
                     node.begin()
-                self._lag.look(self._nodes)
-                self.progress.caught_up = self._lag.caught_up
-                self._report(path)
-                on_progress(self.progress)
-                if all(node.ended for node in self._nodes):
+                ended = all(node.ended for node in self._nodes)
+                if look or ended:
+                    looked_at = time.monotonic()
+                    self._lag.look(self._nodes)
+                    self.progress.caught_up = self._lag.caught_up
+                    self._report(path)
+                    on_progress(self.progress)
+                if ended:
                     break
                 reason = until()
                 if reason is not None:
                     self.progress.message = reason
                     break
-                wait_s = self._settings.progress_s
-                self._stopping.wait(min(wait_s, ONCE_LOOK_S) if self._settings.once else wait_s)
+                self._stopping.wait(wait_s)
         finally:
             for node in self._nodes:
                 node.stop()
@@ -200,6 +225,55 @@ class Runner:
         on_progress(self.progress)
         return self.progress
 
+    def redrive(self) -> list[Redriven]:
+        """Sends the quarantined rows of the chosen nodes through the present code; `prepare` comes before."""
+        if self._checked is None:
+            raise OperatorError("prepare() comes before redrive()")
+        self._worker_code.use()
+        found = []
+        for node in self._queries:
+            if not is_delta(self._layout.quarantine_dir(self._version, node.name)):
+                continue
+            whole = node.recomputed or self._checked.node(node.name).maintained
+            assembled = None if whole else self._assembler.assemble(node.name)
+            frame = assembled.frame if assembled is not None else None
+            why = obstacle(node, frame, whole=whole)
+            if why is not None or assembled is None or frame is None:
+                found.append(Redriven(node=node.name, refused=why or ""))
+                continue
+            found.append(Redrive(self._spark, self._place(assembled), row_wise=one_for_one(frame)).run())
+        return found
+
+    def _place(self, assembled: Assembled) -> Place:
+        node, sink = assembled.node, self._sink(assembled)
+        tables = self._layout.tables_dir
+
+        def again(spark: "SparkSession", topic: Topic, ranges: dict[int, tuple[int, int]]) -> "DataFrame":
+            return self._reader.again(spark, topic, TopicSource(topic=topic.topic, ranges=ranges))
+
+        def beginnings(topic: str, partitions: set[int]) -> dict[int, int]:
+            known = self._kafka.beginnings([(topic, partition) for partition in partitions])
+            return {partition: offset for (_, partition), offset in known.items()}
+
+        def empty(table: str) -> "DataFrame":
+            own = table in self._graph.nodes
+            return empty_table(self._spark, self._own_path(table) if own else real_path(table_path(tables, table)))
+
+        return Place(
+            node=node,
+            topics=self._graph.topics(node.name),
+            table=self._own_path(node.name),
+            quarantine=self._layout.quarantine_dir(self._version, node.name),
+            stamp=lambda number: self._stamp(node, number),
+            parser=self._schemas.parser,
+            assembler=lambda reader: Assembler(self._graph, reader),
+            again=again,
+            beginnings=beginnings,
+            write=sink.write,
+            static=self._reader.static,
+            empty=empty,
+        )
+
     def _report(self, path: str) -> None:
         """A store that is away for a moment is no reason to stop; the report after the last batch is written anyway."""
         now = time.monotonic()
@@ -207,6 +281,20 @@ class Runner:
             self._reported_at = now
             with suppress(StoreError):
                 self.progress.write(path)
+
+    def lineage(self) -> Lineage:
+        """What its nodes read and write, as events; after `prepare`."""
+        if self._checked is None:
+            raise OperatorError("prepare() comes before lineage()")
+        return Lineage(
+            self._graph,
+            self._checked,
+            self._version,
+            bootstrap=self._settings.bootstrap,
+            own_path=self._own_path,
+            other_path=lambda table: real_path(table_path(self._layout.tables_dir, table)),
+            topic_of=self.topic_of,
+        )
 
     def topic_of(self, output: TopicOutput) -> str:
         """The first version writes the topic itself; later ones write beside it."""
@@ -265,7 +353,7 @@ class Runner:
             frame.writeStream.foreachBatch(writer)
             .queryName(f"{self._graph.pipeline}-v{self._version}-{node.name}")
             .outputMode(self._checked.mode(node.name))
-            .option("checkpointLocation", self._layout.checkpoint_dir(self._version, node.name))
+            .option("checkpointLocation", usable(self._layout.checkpoint_dir(self._version, node.name)))
             .options(**node.options)
         )
         if self._settings.once:

@@ -20,9 +20,7 @@ class Scratch:
         parent = parent or tempfile.gettempdir()
         os.makedirs(parent, exist_ok=True)
         remove_orphans(parent)
-        self.path = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
-        self._lock: IO[str] = open(os.path.join(self.path, _LOCK), "w")  # noqa: SIM115 - held until close
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.path, self._lock = _made(parent)
 
     def directory(self, name: str) -> str:
         path = os.path.join(self.path, name)
@@ -32,6 +30,19 @@ class Scratch:
     def close(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.close()
+
+
+def _made(parent: str) -> tuple[str, IO[str]]:
+    """A directory with its lock held. Another process may take the lock between its creation and ours, and remove the
+    directory as an orphan: then the lock file is linked nowhere, and another directory is made."""
+    while True:
+        path = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
+        with suppress(FileNotFoundError):
+            lock = open(os.path.join(path, _LOCK), "w")  # noqa: SIM115 - held until close
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.fstat(lock.fileno()).st_nlink:
+                return path, lock
+            lock.close()
 
 
 def remove_orphans(parent: str) -> None:

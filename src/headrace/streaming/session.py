@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from headrace.core.errors import OperatorError
 from headrace.core.machine import memory_bytes
@@ -27,14 +27,16 @@ from headrace.streaming.java import Java, find_java
 from headrace.streaming.quick_start import QuickStart, QuickStarts, fits
 from headrace.streaming.scratch import Scratch
 from headrace.streaming.settings import SparkSettings, spark_settings
+from headrace.streaming.spark_errors import silence_query_log
 from headrace.streaming.spark_log import log4j_properties, new_log_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkSettings", "log_path", "running", "session", "stop"]
+__all__ = ["SparkSettings", "current", "log_path", "running", "session", "stop"]
 
 MASTER_WAIT_S = 5.0
+_CLASS_PATH = "spark.driver.extraClassPath"
 TERMINATED = 128 + signal.SIGTERM
 
 
@@ -56,14 +58,16 @@ def session(
     *,
     say: Callable[[str], None] = lambda line: None,
     end_wait_s: float = END_WAIT_S,
+    leave_archive: bool = False,
 ) -> "SparkSession":
     """Starts the session of this process. `say` gets a line when a step begins; the JVM is killed when it has not
-    ended within `end_wait_s` of being stopped."""
+    ended within `end_wait_s` of being stopped. With `leave_archive`, and where there is none, it leaves an archive of
+    its classes for later starts (`quick_start`)."""
     global _running
     with _lock:
         if _running is not None:
             raise OperatorError("Spark: a session runs in this process already; stop it before another is started")
-        _running = _start(settings or SparkSettings(), say, end_wait_s)
+        _running = _start(settings or SparkSettings(), say, end_wait_s, leave_archive)
         return _running.spark
 
 
@@ -78,6 +82,19 @@ def stop() -> None:
                 _running = None
 
 
+def current() -> "SparkSession | None":
+    """The session that runs in this process. One whose user has stopped it is cleared away first, unless its JVM has
+    another session of the user's by now."""
+    it = _running
+    if it is None or it.spark.sparkContext._jsc is not None:
+        return it.spark if it is not None else None
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is None:
+        stop()
+    return None
+
+
 def log_path() -> str | None:
     """The file that Spark logs to; None when no session runs."""
     return _running.log_path if _running is not None else None
@@ -89,21 +106,25 @@ def running(
     *,
     say: Callable[[str], None] = lambda line: None,
     end_wait_s: float = END_WAIT_S,
+    leave_archive: bool = False,
 ) -> "Iterator[SparkSession]":
     """A session for the length of a block. SIGTERM ends the block as Ctrl-C does, unless someone else handles it."""
     with _terminated_as_exit():
         try:
-            yield session(settings, say=say, end_wait_s=end_wait_s)
+            yield session(settings, say=say, end_wait_s=end_wait_s, leave_archive=leave_archive)
         finally:
             stop()
 
 
-def _start(settings: SparkSettings, say: Callable[[str], None], end_wait_s: float) -> _Running:
+def _start(settings: SparkSettings, say: Callable[[str], None], end_wait_s: float, leave_archive: bool) -> _Running:
     check_spark_installed()
     _check_master(settings)
     java = find_java()
     jars = ready_jars(lambda: java, s3=settings.s3, say=say)
-    quick, held = _quick_start(settings, java, jars)
+    quick, locks = _quick_start(settings, java, jars, leave_archive)
+    held = ExitStack()
+    for lock_file in locks:
+        held.enter_context(lock_file)
     log = os.path.abspath(settings.log_path) if settings.log_path else new_log_path()
     scratch = Scratch(settings.scratch)
     gateway: Gateway | None = None
@@ -120,7 +141,9 @@ def _start(settings: SparkSettings, say: Callable[[str], None], end_wait_s: floa
             environ["SPARK_LOCAL_IP"] = settings.address
         say(f"starting Java {java.version}")
         with _signals_held():
-            gateway = Gateway(java, values, log_path=log, environ=environ, quick=quick, end_wait_s=end_wait_s)
+            gateway = Gateway(
+                java, values, log_path=log, environ=environ, quick=quick, locks=locks, end_wait_s=end_wait_s
+            )
         say(f"opening a Spark session ({settings.master})")
         spark = _connect(gateway, values, environ)
     except BaseException:
@@ -133,20 +156,28 @@ def _start(settings: SparkSettings, say: Callable[[str], None], end_wait_s: floa
     return _Running(spark=spark, gateway=gateway, scratch=scratch, held=held, log_path=log)
 
 
-def _quick_start(settings: SparkSettings, java: Java, jars: tuple[str, ...]) -> tuple[QuickStart | None, ExitStack]:
-    """On this machine alone: a cluster's executors need the jars as Spark hands them out. The second keeps the first
-    from being removed; to be closed when the JVM has ended."""
-    held = ExitStack()
+def _quick_start(
+    settings: SparkSettings, java: Java, jars: tuple[str, ...], leave_archive: bool
+) -> tuple[QuickStart | None, list[TextIO]]:
+    """On this machine alone: a cluster's executors need the jars as Spark hands them out. The files keep what it is
+    made of from being removed; to be closed when the JVM has ended."""
     if not settings.local or not fits(settings.extra):
-        return None, held
+        return None, []
     pinned = len(lock().jars)
-    quick = QuickStarts(java, jars[:pinned]).found(jars[pinned:])
+    starts, more = QuickStarts(java, jars[:pinned]), jars[pinned:]
+    quick = starts.found(more)
     if quick is None:
-        return None, held
+        return None, []
     try:
-        held.enter_context(quick.hold())
+        held = [quick.hold()]
     except OSError:  # removed in this moment
-        return None, held
+        return None, []
+    # An archive is of use only to those whose class path begins with that of the JVM which left it.
+    if leave_archive and quick.archive is None and not more and _CLASS_PATH not in settings.extra:
+        found = starts.leaving(quick)
+        if found is not None:
+            quick, leaving = found
+            held.append(leaving)
     return quick, held
 
 
@@ -167,6 +198,7 @@ def _connect(gateway: Gateway, values: dict[str, str], environ: dict[str, str]) 
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    silence_query_log()
     conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
     for key, value in values.items():
         conf.set(key, value)

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from headrace.streaming import extra_fields
 from headrace.streaming.declarations import Static, TableStream, Topic
 from headrace.streaming.parsing import BAD, Parser
 from headrace.tables.hidden import HIDDEN_COLUMNS
@@ -72,16 +73,22 @@ def parsed_topic(raw: "DataFrame", parser: Parser, observed: str) -> "DataFrame"
 
     # What is counted is copied: the raw bytes are left out before.
     skipped = parser.skipped()
-    extra = [] if skipped is None else [skipped.alias(SKIPPED)]
-    rows = parser.split(raw).select(BAD, *extra, *parser.columns())
-    counted = rows.observe(observed, F.count(F.lit(1)).alias("rows"), F.count_if(F.col(BAD)).alias("bad"))
-    whole = counted.where(~F.col(BAD)).drop(BAD)
+    more = [] if skipped is None else [skipped.alias(SKIPPED)]
+    counts = [F.count(F.lit(1)).alias("rows"), F.count_if(F.col(BAD)).alias("bad")]
+    if parser.counts_extra:
+        more.append(parser.extra().names_text().alias(extra_fields.NAMES))
+        counts += extra_fields.observed()
+    rows = parser.split(raw).select(BAD, *more, *parser.columns())
+    whole = rows.observe(observed, *counts).where(~F.col(BAD)).drop(BAD, extra_fields.NAMES)
     return whole if skipped is None else whole.where(~F.col(SKIPPED)).drop(SKIPPED)
 
 
-def table_stream(spark: "SparkSession", path: str, given: TableStream | None, *, changes: bool) -> "DataFrame":
+def table_stream(
+    spark: "SparkSession", path: str, given: TableStream | None, *, changes: bool, by_commits: bool = False
+) -> "DataFrame":
     """A table as a stream. Read by its change feed, a table gives each row as it becomes, and removals give none;
-    with `change_feed=True` it gives every change as it is."""
+    with `change_feed=True` it gives every change as it is. `by_commits` begins with the first commit rather than with
+    what the table holds."""
     from pyspark.sql import functions as F
 
     options: dict[str, str] = {}
@@ -94,6 +101,8 @@ def table_stream(spark: "SparkSession", path: str, given: TableStream | None, *,
             options["ignoreChanges"] = "true"
         if given.starting_version is not None:
             options["startingVersion"] = str(given.starting_version)
+    if by_commits:
+        options.setdefault("startingVersion", "0")
     as_declared = given is not None and given.change_feed
     if changes or as_declared:
         options["readChangeFeed"] = "true"

@@ -10,6 +10,7 @@ from typing import Literal
 
 from headrace.streaming.expectations import FAILED_MARK
 from headrace.streaming.keyed_order import PARTITIONS_MARK, SEVERAL_MARK
+from headrace.streaming.spark_errors import wrong_name
 
 Kind = Literal["expectation", "data loss", "schema", "code", "transient", "unknown"]
 UNKNOWN_RESTARTS_MAX = 3
@@ -114,7 +115,8 @@ def classify(text: str) -> Failure:
         return Failure(kind="code", message=_short(raised), remedy="fix the function")
     for pattern, stopping, remedy in _STOPPING:
         if re.search(pattern, text, re.IGNORECASE | re.DOTALL):
-            return Failure(kind=stopping, message=_short(_telling(text, pattern)), remedy=remedy)
+            said = wrong_name(text) or _telling(text, pattern)
+            return Failure(kind=stopping, message=_short(said), remedy=remedy)
     if _TRANSIENT.search(text):
         return Failure(kind="transient", message=_short(_telling(text, _TRANSIENT.pattern)), remedy="")
     return Failure(kind="unknown", message=_short(_telling(text, "")), remedy="look into Spark's log")

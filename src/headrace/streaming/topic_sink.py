@@ -31,6 +31,7 @@ class TopicSink:
         self._topic = topic
         self._config = dict(config)
         self._batch_parts = parts
+        self.rows_written = 0
 
     def done(self, spark: "SparkSession", stamp: Stamp) -> bool:
         return False  # each task knows for its own part
@@ -56,7 +57,7 @@ class TopicSink:
             )
             yield pyarrow.RecordBatch.from_pydict({"rows": [task.run(batches)]})
 
-        parts.mapInArrow(run, "rows bigint").collect()
+        self.rows_written += sum(max(0, int(row.rows)) for row in parts.mapInArrow(run, "rows bigint").collect())
 
     def _parts(self, frame: "DataFrame", tasks: int) -> "DataFrame":
         """(key, value, headers, last) in as many partitions as there are tasks, the mark behind all else."""

@@ -183,6 +183,16 @@ class Catalog:
                 self._settle()
         return self.version(number)
 
+    def remove(self) -> None:
+        """Ends the pipeline: every version with its tables, their stable paths, and the catalog itself. Killed before
+        the catalog says so, nothing was removed; after that, the next look completes it."""
+        with self._changing():
+            self._let_go_of_live()
+            self._write(self._versions.all_discarded())
+            self._settle()
+            self._remove_root()
+            self._versions = Versions(pipeline=self.pipeline)
+
     # Steps. Each of them is whole or did not happen, and runs under the lock.
 
     @contextmanager
@@ -277,6 +287,13 @@ class Catalog:
         target = os.path.basename(self.layout.version_dir(number))
         self._disk.swap_link(target, self.layout.live_link, time_ms=since_ms)
         self._disk.sync_directory(self.layout.root)
+
+    def _let_go_of_live(self) -> None:
+        self._disk.unlink(self.layout.live_link)
+        self._disk.sync_directory(self.layout.root)
+
+    def _remove_root(self) -> None:
+        self._disk.remove_tree(self.layout.root)
 
     def _kept(self, number: int) -> Version:
         version = self._versions.get(number)

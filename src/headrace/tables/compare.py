@@ -4,6 +4,9 @@ Every row is counted on both sides in one aggregation; rows that are there equal
 What is left over is small when the tables are alike, and only that is looked at by key. Rows may be doubled, and keys
 may be null or doubled: they are counted, never multiplied. Large tables are read several times, for a share of the
 keys each time, so that the memory has a bound whatever their size.
+
+Where one table stands between two versions of the other (`positions`), an earlier version of that other is given, too:
+a row, or with a key whatever has its key, that changed between the two versions is lag and no difference.
 """
 
 from collections.abc import Sequence
@@ -46,6 +49,7 @@ class Comparison:
     only_b: int
     differing: int
     same: int
+    lag: int = 0  # rows that one side has not reached yet, or a key whose row changed meanwhile: not told apart
     samples: tuple[Sample, ...] = ()
     columns: tuple[str, ...] = ()
     columns_only_a: tuple[str, ...] = ()
@@ -66,6 +70,7 @@ def compare(
     name: str | None = None,
     version_a: int | None = None,
     version_b: int | None = None,
+    before: tuple[Literal["a", "b"], int] | None = None,
     tolerance: float = 0.0,
     ignore: Sequence[str] = (),
     samples_max: int = SAMPLES_MAX,
@@ -75,27 +80,33 @@ def compare(
 
     `tolerance` is relative: with a key, rows whose floating-point columns differ by no more than that are the same,
     since a sum that was added up in another order differs in its last digits. `name` is what errors call the tables.
+    `before` is an earlier version of one side: what changed since then there is lag.
     """
     a = open_snapshot(path_a, name=name, version=version_a)
     b = open_snapshot(path_b, name=name, version=version_b)
+    earlier = open_snapshot(path_a if before[0] == "a" else path_b, name=name, version=before[1]) if before else None
     with engine(f"{memory_mb_max}MB") as connection, one_line_errors("compare"):
         connection.execute("set preserve_insertion_order = false")
         attach(connection, "side_a", a)
         attach(connection, "side_b", b)
-        sides = _Sides(connection, a, b, key=key, ignore=ignore, tolerance=tolerance)
-        parts = parts_needed([a, b], memory_mb_max)
-        counts = [0, 0, 0, 0]
+        if earlier is not None:
+            attach(connection, "side_before", earlier)
+        moving = before[0] if before is not None else None
+        sides = _Sides(connection, a, b, key=key, ignore=ignore, tolerance=tolerance, moving=moving)
+        parts = parts_needed([a, b, *([earlier] if earlier is not None else [])], memory_mb_max)
+        counts = [0, 0, 0, 0, 0, 0]
         samples: dict[Kind, list[Sample]] = {"differing": [], "only_a": [], "only_b": []}
         for part in range(parts):
             counts = [total + count for total, count in zip(counts, sides.count(part, parts), strict=True)]
             for kind, found in samples.items():
                 found += sides.samples(kind, samples_max - len(found))
-        left_a, left_b, paired, near = counts
+        left_a, left_b, lag, lag_a, paired, near = counts
         return Comparison(
             only_a=left_a - paired,
             only_b=left_b - paired,
             differing=paired - near,
-            same=sides.rows_a() - left_a + near,
+            same=sides.rows_a() - left_a - lag_a + near,
+            lag=lag,
             samples=tuple(sample for found in samples.values() for sample in found),
             columns=tuple(sides.columns),
             columns_only_a=sides.columns_only_a,
@@ -124,8 +135,10 @@ class _Sides:
         key: Sequence[str],
         ignore: Sequence[str],
         tolerance: float,
+        moving: Literal["a", "b"] | None,
     ) -> None:
         self._connection = connection
+        self._moving = moving
         self._types = [self._described("side_a"), self._described("side_b")]
         in_a, in_b = self._types
         self.columns = [name for name in in_a if name in in_b and name not in ignore]
@@ -139,9 +152,15 @@ class _Sides:
                 raise OperatorError(f"key {name}: not a compared column of both tables; these are: {shared}")
         if not self.columns:
             raise OperatorError(f"{a.name} and {b.name}: no column in common, so nothing to compare")
+        names = _names(self.columns)
+        earlier = ""
+        if moving is not None:
+            there = self._described("side_before")
+            of_then = ", ".join(quoted(each) if each in there else f"null as {quoted(each)}" for each in self.columns)
+            earlier = f" union all by name (select {of_then}, 'before' as side from side_before)"
         connection.execute(
-            f"create temp view both_sides as (select {_names(self.columns)}, true as side from side_a) "
-            f"union all by name (select {_names(self.columns)}, false as side from side_b)"
+            f"create temp view all_sides as (select {names}, 'a' as side from side_a) "
+            f"union all by name (select {names}, 'b' as side from side_b){earlier}"
         )
 
     def _described(self, view: str) -> dict[str, str]:
@@ -151,17 +170,51 @@ class _Sides:
         return self._numbers("select count(*) from side_a")[0]
 
     def count(self, part: int, parts: int) -> list[int]:
-        """Rows left over on either side, how many of them pair up by key, how many of those are within tolerance."""
+        """Rows left over on either side, those that are lag (in all, and of the first side), how many of the left-over
+        ones pair up by key, how many of those are within tolerance."""
         columns = _names(self.columns)
         share = f"where hash({_names(self._key or self.columns)}) % {parts} = {part}" if parts > 1 else ""
+        moved = f" or n_{self._moving} <> n_before" if self._moving is not None else ""
         self._connection.execute(
-            f"create or replace temp table leftover as select {columns}, "
-            "greatest(n_a - n_b, 0) as left_a, greatest(n_b - n_a, 0) as left_b from ("
-            f"select {columns}, count(*) filter (side) as n_a, count(*) filter (not side) as n_b "
-            f"from both_sides {share} group by {columns}) where n_a <> n_b"
+            f"create or replace temp table counted as select * from (select {columns}, "
+            "count(*) filter (side = 'a') as n_a, count(*) filter (side = 'b') as n_b, "
+            "count(*) filter (side = 'before') as n_before "
+            f"from all_sides {share} group by {columns}) where n_a <> n_b{moved}"
+        )
+        left_a, left_b = "greatest(n_a - n_b, 0)", "greatest(n_b - n_a, 0)"
+        lag = self._lag(left_a, left_b)
+        self._connection.execute(
+            f"create or replace temp table leftover as select {columns}, {left_a} - lag_a as left_a, "
+            f"{left_b} - lag_b as left_b from ({lag}) where {left_a} > lag_a or {left_b} > lag_b"
         )
         left = self._numbers("select coalesce(sum(left_a), 0), coalesce(sum(left_b), 0) from leftover")
+        left += self._lag_counts(lag) if self._moving is not None else [0, 0]
         return left + self._pair() if self._key else [*left, 0, 0]
+
+    def _lag(self, left_a: str, left_b: str) -> str:
+        """`counted` with how many of the left-over rows are lag."""
+        if self._moving is None:
+            return "select *, 0 as lag_a, 0 as lag_b from counted"
+        mine = f"n_{self._moving}"
+        if self._key:
+            changed = f"bool_or({mine} <> n_before) over (partition by {_names(self._key)})"
+            inner = f"select *, {changed} as changed from counted"
+            return (
+                f"select *, case when changed then {left_a} else 0 end as lag_a, "
+                f"case when changed then {left_b} else 0 end as lag_b from ({inner})"
+            )
+        came, went = f"greatest({mine} - n_before, 0)", f"greatest(n_before - {mine}, 0)"
+        in_a, in_b = (came, went) if self._moving == "a" else (went, came)
+        return f"select *, least({left_a}, {in_a}) as lag_a, least({left_b}, {in_b}) as lag_b from counted"
+
+    def _lag_counts(self, lag: str) -> list[int]:
+        """A row that one key has on both sides is one."""
+        if not self._key:
+            return self._numbers(f"select coalesce(sum(lag_a + lag_b), 0), coalesce(sum(lag_a), 0) from ({lag})")
+        return self._numbers(
+            "select coalesce(sum(greatest(a, b)), 0), coalesce(sum(a), 0) from (select sum(lag_a) as a, "
+            f"sum(lag_b) as b from ({lag}) group by {_names(self._key)})"
+        )
 
     def _pair(self) -> list[int]:
         """Left-over rows of both sides with one key are rows that differ."""

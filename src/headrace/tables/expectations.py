@@ -1,7 +1,7 @@
 """How the expectations of a node were met, batch by batch: `_expectations/<node>.jsonl`, one line a batch.
 
     {"batch": 12, "at": "2026-10-05T12:00:00.000Z", "rows": 100, "unparsed": 0, "quarantined": 2,
-     "late": 0, "expectations": {"amount is positive": {"action": "quarantine", "failed": 2}}}
+     "late": 0, "extra": {"coupon": 3}, "expectations": {"amount is positive": {"action": "quarantine", "failed": 2}}}
 
 A batch that is run again writes its line again, and the last line of a batch counts. A line that a crash cut short is
 skipped: its batch runs again. When the file gets long, its older lines become one with their sums.
@@ -17,6 +17,8 @@ from datetime import datetime
 from headrace.tables.storage import storage_of
 from headrace.tables.versions import time_of, time_text
 
+FIELDS_MAX = 100
+OTHER_FIELDS = "(others)"
 LEDGER_BYTES_MAX = 1 << 20  # some five thousand batches one by one; what is older is kept as a sum
 
 
@@ -35,6 +37,7 @@ class BatchOutcome:
     unparsed: int = 0
     quarantined: int = 0
     late: int = 0
+    extra: Mapping[str, int] = field(default_factory=dict)  # records with a field that the schema lacks, by field
 
     def to_line(self) -> str:
         content = {
@@ -44,6 +47,7 @@ class BatchOutcome:
             "unparsed": self.unparsed,
             "quarantined": self.quarantined,
             "late": self.late,
+            "extra": dict(self.extra),
             "expectations": {
                 name: {"action": each.action, "failed": each.failed} for name, each in self.expectations.items()
             },
@@ -86,6 +90,7 @@ def _outcome(line: str) -> BatchOutcome | None:
             unparsed=int(content.get("unparsed", 0)),
             quarantined=int(content.get("quarantined", 0)),
             late=int(content.get("late", 0)),
+            extra={str(name): int(count) for name, count in content.get("extra", {}).items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -115,6 +120,7 @@ class Totals:
     unparsed: int = 0
     quarantined: int = 0
     late: int = 0
+    extra: Mapping[str, int] = field(default_factory=dict)
     expectations: Mapping[str, Outcome] = field(default_factory=dict)
 
     def plus(self, outcome: BatchOutcome, sign: int = 1) -> "Totals":
@@ -127,8 +133,18 @@ class Totals:
             unparsed=self.unparsed + sign * outcome.unparsed,
             quarantined=self.quarantined + sign * outcome.quarantined,
             late=self.late + sign * outcome.late,
+            extra=_added(self.extra, outcome.extra, sign),
             expectations=by_name,
         )
+
+
+def _added(totals: Mapping[str, int], news: Mapping[str, int], sign: int) -> dict[str, int]:
+    """A producer that makes up names without end fills FIELDS_MAX of them, and the rest count as one."""
+    sums = dict(totals)
+    for name, count in news.items():
+        known = name if name in sums or len(sums) < FIELDS_MAX else OTHER_FIELDS
+        sums[known] = sums.get(known, 0) + sign * count
+    return {name: count for name, count in sums.items() if count > 0}
 
 
 class Ledger:
@@ -168,6 +184,7 @@ class Ledger:
             unparsed=sums.unparsed,
             quarantined=sums.quarantined,
             late=sums.late,
+            extra=sums.extra,
             expectations=sums.expectations,
         )
         lines = [outcome.to_line() for outcome in (folded, *outcomes[middle:])]

@@ -98,6 +98,12 @@ class StoreCatalog(Catalog):
         self._checked(version.tables)
         self._write(self._versions.moved(number, time_of_ms(self._since_ms())))
 
+    def _let_go_of_live(self) -> None:
+        """There is no link: the catalog alone says which version is live."""
+
+    def _remove_root(self) -> None:
+        self._store.remove_tree(self.layout.root)
+
     def _usable(self, number: int) -> Version:
         return self._kept(number)
 

@@ -20,6 +20,7 @@ from headrace.tables.layout import CODE, MODULES
 
 CHANGING = "_code.changing"
 MODULES_MAX = 1_000
+KEPT_ENDINGS = (".py", ".avsc")  # modules, and schemas that the file names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +103,7 @@ def _paths(root: str) -> list[str]:
         os.path.relpath(os.path.join(directory, name), root).replace(os.sep, "/")
         for directory, _, names in os.walk(root)
         for name in names
-        if name.endswith(".py")
+        if name.endswith(KEPT_ENDINGS)
     ]
 
 

@@ -106,6 +106,9 @@ class Versions:
         version = self.get(number)
         return self.with_version(replace(version, state="discarded", note=note or version.note))
 
+    def all_discarded(self) -> "Versions":
+        return replace(self, versions=tuple(replace(each, state="discarded") for each in self.versions))
+
     def to_json(self) -> bytes:
         content = {
             "format": FORMAT,

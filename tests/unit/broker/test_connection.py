@@ -10,10 +10,10 @@ from socket_pair import Pair, framed
 
 from headrace.broker import connection as connection_module
 from headrace.broker import server as server_module
-from headrace.broker.reactor import READ, WRITE
 from headrace.core.errors import InvariantError
 from headrace.core.files import Disk, OpenFiles
 from headrace.log.reader import Slice
+from headrace.net.reactor import READ, WRITE
 
 
 @pytest.fixture

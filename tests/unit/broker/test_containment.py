@@ -6,11 +6,11 @@ import threading
 import pytest
 from waits import WAIT_S_MAX
 
-from headrace.broker.reactor import Reactor
 from headrace.coordinator.deadlines import Alarm
 from headrace.core.errors import InvariantError
 from headrace.core.telemetry import failure
 from headrace.log.group import tell
+from headrace.net.reactor import Reactor
 
 
 class BrokenError(Exception):

@@ -7,9 +7,9 @@ import pytest
 from socket_pair import Pair, framed
 
 from headrace.broker import connection as connection_module
-from headrace.broker import reactor as reactor_module
 from headrace.broker import server as server_module
 from headrace.broker.connection import REQUESTS_PER_TURN, Connection
+from headrace.net import reactor as reactor_module
 
 
 class Clock:

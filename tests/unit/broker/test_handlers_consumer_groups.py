@@ -4,8 +4,9 @@ import uuid
 from types import SimpleNamespace
 
 import pytest
+from coordinators import give
 
-from headrace.broker.api import Later, Request
+from headrace.broker.api import Request
 from headrace.broker.handlers import consumer_group_describe, consumer_group_heartbeat
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.groups import Groups
@@ -52,11 +53,8 @@ def send(node, api, version, **body):
         sent, {key: value for key, value in body.items() if key in schema.__dataclass_fields__}
     )
     request = Request(api.key, version, 1, "test", messages.decode_request(api.key, version, bytes(sent), 0))
-    answer, slot = api.handle(node, request), Slot()
-    if isinstance(answer, Later):
-        answer.bind(request, slot)
-    else:
-        slot.data = messages.encode_response(api.key, version, 1, answer)
+    slot = Slot()
+    give(request, slot, api.handle(node, request))
 
     def read():
         if slot.data is None:

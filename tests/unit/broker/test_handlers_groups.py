@@ -3,8 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
+from coordinators import give
 
-from headrace.broker.api import Later, Request
+from headrace.broker.api import Request
 from headrace.broker.handlers import (
     delete_groups,
     describe_groups,
@@ -83,11 +84,8 @@ def send(node, api, version, **body):
     decoded = messages.decode_request(api.key, version, bytes(sent), 0)
     connection = SimpleNamespace(peer="127.0.0.1:5555")
     request = Request(api.key, version, 1, "test", decoded, connection)
-    answer, slot = api.handle(node, request), Slot()
-    if isinstance(answer, Later):
-        answer.bind(request, slot)
-    else:
-        slot.data = messages.encode_response(api.key, version, 1, answer)
+    slot = Slot()
+    give(request, slot, api.handle(node, request))
 
     def received():
         assert slot.data is not None, "not answered yet"

@@ -7,6 +7,7 @@ from coordinators import coordinators
 
 from headrace.broker.api import Later, Request
 from headrace.broker.handlers import offset_commit, offset_delete, offset_fetch, txn_offset_commit
+from headrace.broker.steps import Steps, finish
 from headrace.coordinator.group_records import CommittedOffset
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.groups import Groups
@@ -70,9 +71,10 @@ class RefusingGroups:
     ):
         self.commit_offsets(group_id, member_id, generation, instance_id, entries, answer, version=version)
 
-    def fetch_offsets(self, group_id, member_id, member_epoch, wanted, require_stable, answer):
+    def fetch_offsets(self, group_id, member_id, member_epoch, wanted, require_stable):
         self.asked = (group_id, member_id, member_epoch)
-        answer(refused_fetch(group_id, self.code))
+        yield
+        return refused_fetch(group_id, self.code)
 
     def delete_offsets(self, group_id, partitions, answer):
         answer(refused_delete(self.code))
@@ -244,7 +246,24 @@ def test_an_answer_waits_for_the_journal(node, journal, handler, version, fields
     assert answer._done is None
     journal.release()
     told = {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "error_code": 0}]}]}
-    assert answer._done in (told, messages.encode_body(key, version, told))
+    done = finish(answer._done.body) if isinstance(answer._done, Steps) else answer._done
+    assert done in (told, messages.encode_body(key, version, told))
+
+
+@pytest.mark.parametrize("version", range(5, 11))
+def test_a_long_commit_is_read_as_a_short_one(node, version):
+    api = offset_commit.API
+    assert api.is_read_in_steps(version)
+    body = {"group_id": "g", "member_id": "m", "group_instance_id": None, "generation_id_or_member_epoch": 4}
+    body["topics"] = topics(node, ("t", at(0, 1), at(1, 2**40, "x" * 50, 7)), ("nope", at(5, 6)), ("u",))
+    sent = bytearray()
+    messages.compile_writer(messages._schema(COMMIT, version, "request")).write(sent, body)
+    general = messages.decode_request(COMMIT, version, bytes(sent), 0)
+    assert finish(api.from_body(general, version)) == api.read(version, bytes(sent), 0)
+
+
+def test_a_long_commit_with_a_lifetime_beyond_the_calendar_is_left_to_the_quick_decoder():
+    assert not any(offset_commit.API.is_read_in_steps(version) for version in (2, 3, 4))
 
 
 # ── OffsetFetch ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,6 +15,7 @@ from headrace.broker.handlers import (
     write_txn_markers,
 )
 from headrace.broker.handlers.transaction_errors import for_produce
+from headrace.broker.steps import Steps, finish
 from headrace.coordinator import transactions as transactions_module
 from headrace.coordinator.journal import MemoryJournal
 from headrace.coordinator.placing import partition_for
@@ -64,6 +65,8 @@ class Client:
         compile_writer(messages._schema(key, version, "request")).write(sent, body)
         decoded = messages.decode_request(key, version, bytes(sent), 0)
         answer = api.handle(self.node, Request(key, version, 1, "test", decoded, None))
+        if isinstance(answer, Steps):
+            answer = finish(answer.body)
         if isinstance(answer, Later):
             return answer
         received = messages.encode_response(key, version, 1, answer)
@@ -315,7 +318,7 @@ def test_a_marker_is_answered_when_it_is_written_and_not_before(txn):
     told[0](None)
     assert answer._done is None
     told[1](StorageError("full"))
-    (found,) = answer._done["markers"]
+    (found,) = finish(answer._done.body)["markers"]
     codes_by_index = {each["partition_index"]: each["error_code"] for each in found["topics"][0]["partitions"]}
     assert codes_by_index == {0: 0, 1: codes.KAFKA_STORAGE_ERROR, 9: codes.UNKNOWN_TOPIC_OR_PARTITION}
 

@@ -16,6 +16,7 @@ from waits import WAIT_S_MAX, eventually
 from headrace.broker import http as http_module
 from headrace.broker.http import MetricsServer
 from headrace.broker.metrics import Metrics
+from headrace.core import status_port
 from headrace.core.errors import OperatorError
 
 
@@ -40,7 +41,7 @@ def node() -> FakeNode:
 def server(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[MetricsServer]:
     """Nothing that a slow machine does is late."""
     monkeypatch.setattr(http_module, "ANSWER_S_MAX", WAIT_S_MAX)
-    monkeypatch.setattr(http_module, "REQUEST_S_MAX", WAIT_S_MAX)
+    monkeypatch.setattr(status_port, "REQUEST_S_MAX", WAIT_S_MAX)
     server = MetricsServer(node, "127.0.0.1", 0)
     server.start()
     yield server
@@ -122,7 +123,7 @@ def test_other_paths_and_methods_are_refused(server: MetricsServer) -> None:
 
 
 def test_a_trickling_client_does_not_hold_the_port(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_module, "REQUEST_S_MAX", 0.3)
+    monkeypatch.setattr(status_port, "REQUEST_S_MAX", 0.3)
 
     def is_answered() -> bool:
         """A request of ours that is slow itself is cut off like the other; then it is made again."""

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from headrace.broker.steps import finish
 from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.coordinator.group_records import CommittedOffset, encode_offset_commit
 from headrace.coordinator.placing import partition_for
@@ -33,7 +34,7 @@ def commit(node, group, offset):
 def committed(node, group):
     """The offset, or the error."""
     told = []
-    node.groups.fetch_offsets(group, None, -1, [("orders", [0])], False, told.append)
+    told.append(finish(node.groups.fetch_offsets(group, None, -1, [("orders", [0])], False)))
     if told[0]["error_code"]:
         return codes_named(told[0]["error_code"])
     return told[0]["topics"][0]["partitions"][0]["committed_offset"]

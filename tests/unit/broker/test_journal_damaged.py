@@ -11,6 +11,7 @@ from headrace.broker import strays
 from headrace.broker.catalog import CLUSTER_WIDE, JOURNAL_NAME, PRODUCER_IDS_SKIPPED, Catalog
 from headrace.broker.healing import KEPT_FOREVER
 from headrace.broker.journal_format import NOTE_BYTES
+from headrace.broker.steps import finish
 from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.coordinator.group_records import CommittedOffset
 from headrace.core.errors import OperatorError
@@ -80,7 +81,7 @@ def commit(node, offset):
 
 def committed(node):
     told = []
-    node.groups.fetch_offsets(GROUP, None, -1, [("first", [0])], False, told.append)
+    told.append(finish(node.groups.fetch_offsets(GROUP, None, -1, [("first", [0])], False)))
     return told[0]["topics"][0]["partitions"][0]["committed_offset"]
 
 

@@ -9,7 +9,7 @@ from socket_pair import Pair, framed
 
 from headrace.broker import connection as connection_module
 from headrace.broker.connection import Connection
-from headrace.broker.reactor import READ
+from headrace.net.reactor import READ
 
 MB = 1 << 20
 FRAME_BYTES = 3 * MB

@@ -6,6 +6,8 @@ import struct
 import pytest
 
 from headrace.broker.connection import Connection
+from headrace.broker.handlers import produce_slowly
+from headrace.protocol import error_codes
 from headrace.protocol.framing import Chunk
 from headrace.protocol.records import Record, build_batch, recompress
 
@@ -150,3 +152,62 @@ def test_a_partition_that_is_named_twice_gets_the_last_batch_and_is_answered_onc
     assert client.offsets() == [(0, 0, 0), (1, 0, 0)]
     assert node.topics.get("orders").partitions[0].log.end_offset == 1
     assert client.lets_go()
+
+
+# ── very many batches ────────────────────────────────────────────────────────────────────────────────────────────────
+
+MANY = 100
+
+
+@pytest.fixture
+def crowded(node, monkeypatch):
+    """A client whose request of many small packed batches takes several turns, and one beside it."""
+    node.topics.create("many", MANY, {})
+    monkeypatch.setattr(produce_slowly, "STAGING_S", -1.0)  # any time is too long: a few batches in each turn
+    clients = Client(node), Client(node)
+    yield clients
+    for each in clients:
+        each.connection.close()
+        each.socket.close()
+
+
+def packed(node):
+    return recompress(batch(node, b"v" * 50), GZIP)
+
+
+def test_others_are_served_while_a_request_of_very_many_batches_is_staged(node, crowded):
+    busy, other = crowded
+    busy.produce(*(("many", index, packed(node)) for index in range(MANY)))
+    turns = 0
+    while busy.connection.barriers:
+        other.produce(("many", 0, packed(node)))
+        assert [each[:2] for each in other.offsets()] == [(0, 0)], "answered in the turn in which it was asked"
+        node.reactor.run_soon()
+        turns += 1
+    assert turns >= MANY // 8 - 1
+    assert [each[:2] for each in busy.offsets()] == [(index, 0) for index in range(MANY)]
+    assert busy.lets_go()
+
+
+def test_a_topic_deleted_while_very_many_batches_are_staged_refuses_the_rest(node, crowded):
+    busy, _ = crowded
+    busy.produce(*(("many", index, packed(node)) for index in range(MANY)))
+    node._end_of_turn()
+    node.topics.delete("many")
+    while node.reactor._soon:
+        node.reactor.run_soon()
+    codes = [code for _, code, _ in busy.offsets()]
+    assert codes[:8] == [0] * 8
+    assert codes[8:] == [error_codes.UNKNOWN_TOPIC_OR_PARTITION] * (MANY - 8)
+    assert busy.lets_go()
+
+
+def test_a_failure_while_very_many_batches_are_staged_lets_go_of_all(node, crowded, monkeypatch):
+    busy, _ = crowded
+    busy.produce(*(("many", index, packed(node)) for index in range(MANY)))
+    monkeypatch.setattr(type(node.router._produce), "stage_some", lambda *a, **k: 1 / 0)
+    while node.reactor._soon:
+        node.reactor.run_soon()
+        node._end_of_turn()
+    assert busy.connection.closed
+    assert busy.lets_go()

@@ -1,11 +1,13 @@
+import gc
 import uuid
+import weakref
 from types import SimpleNamespace
 
 import pytest
 
 from headrace.broker.partition import Partition
 from headrace.broker.purgatory import RETRIES_PER_ROUND, FetchWait, Purgatory
-from headrace.broker.reactor import Timer
+from headrace.net.reactor import Timer
 
 
 class Timers:
@@ -214,3 +216,25 @@ def test_a_log_nobody_waits_for_is_not_told_to_wake_anybody(purgatory):
     assert partition.log.on_visible is not None
     second.wait.cancel()
     assert partition.log.on_visible is None
+
+
+@pytest.mark.parametrize("how", ["enough", "time is over", "cancelled"])
+def test_a_fetch_that_is_over_is_freed_without_the_garbage_collector(purgatory, reactor, how):
+    """The collector stops the loop for milliseconds: waiting fetches are many, and must not be what calls for it."""
+    partition = made()
+    fetch = Fetch(purgatory, [partition], enough=how == "enough")
+    seen = weakref.ref(fetch)
+    gc.disable()
+    try:
+        if how == "enough":
+            grow(partition)
+            purgatory.end_of_turn()
+        elif how == "cancelled":
+            fetch.wait.cancel()
+        else:
+            reactor.go_off(0)
+        assert purgatory.count == 0
+        del fetch
+        assert seen() is None
+    finally:
+        gc.enable()

@@ -8,8 +8,8 @@ import time
 import pytest
 from waits import WAIT_S_MAX, eventually
 
-from headrace.broker import reactor as reactor_module
-from headrace.broker.reactor import READ, WRITE, Reactor
+from headrace.net import reactor as reactor_module
+from headrace.net.reactor import READ, WRITE, Reactor
 
 
 @pytest.fixture

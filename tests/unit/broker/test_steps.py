@@ -17,6 +17,7 @@ from headrace.broker.steps import InSteps, Steps, finish, is_long, stepped, writ
 from headrace.core.errors import PeerError
 from headrace.protocol import error_codes, messages
 from headrace.protocol.framing import Chunk
+from headrace.protocol.message_reader import Meter
 from headrace.protocol.wire import MalformedError
 
 
@@ -175,6 +176,27 @@ def test_a_long_request_counts_as_under_way_until_it_is_answered_or_fails(long, 
     assert long.connection.doomed == (count == 999)
 
 
+def test_what_a_long_request_takes_as_objects_counts_for_its_connection(long):
+    long.send()
+    held = []
+    while long.node.reactor._soon:
+        long.node.reactor.run_soon()
+        held.append(long.node.server.held_bytes)
+        assert held[-1] == long.connection.body_bytes == long.connection.weight_bytes - long.connection.in_flight_bytes
+    assert max(held) > 300_000, "a thousand objects with a name of a hundred bytes each, and their answer"
+    assert sorted(held[:-1]) == held[:-1], "it grows while it is read"
+    assert held[-1] == 0
+
+
+def test_a_long_request_that_takes_too_much_as_objects_is_refused(long, monkeypatch):
+    monkeypatch.setattr(router, "DECODED_BYTES_MAX", 100_000)
+    long.send()
+    long.run()
+    assert long.handled == []
+    assert long.connection.doomed
+    assert (long.counted(), long.node.server.held_bytes) == (0, 0)
+
+
 def test_a_long_request_whose_client_leaves_while_it_is_read_is_dropped(long):
     long.send()
     long.connection.close()
@@ -209,7 +231,7 @@ def test_a_request_and_an_answer_read_and_written_in_steps_are_the_same(version)
     operations = {"include_topic_authorized_operations": False, "include_cluster_authorized_operations": False}
     writer.write(sent, {"topics": topics, **operations})
     at_once = messages.decode_request(3, version, bytes(sent), 0)
-    assert finish(messages.decode_request_in_steps(3, version, bytes(sent), 0)) == at_once
+    assert finish(messages.decode_request_in_steps(3, version, bytes(sent), 0, Meter(1 << 20))) == at_once
     partitions = [
         {"error_code": 0, "partition_index": 0, "leader_id": 1, "replica_nodes": [1], "isr_nodes": [1]},
         {"error_code": 5, "partition_index": 1, "leader_id": -1, "replica_nodes": [], "isr_nodes": []},
@@ -234,7 +256,7 @@ def test_a_long_request_that_is_cut_short_is_refused_in_steps_too():
     sent = bytearray()
     messages._request_writer(3, 1)[0].write(sent, {"topics": [{"name": "a" * 50}] * 100})
     with pytest.raises(ValueError, match="claims"):
-        finish(messages.decode_request_in_steps(3, 1, bytes(sent[:-10]), 0))
+        finish(messages.decode_request_in_steps(3, 1, bytes(sent[:-10]), 0, Meter(1 << 20)))
 
 
 # ── topics that are changed in steps ─────────────────────────────────────────────────────────────────────────────────
@@ -267,6 +289,29 @@ def test_a_topic_that_is_deleted_is_gone_at_once_and_its_name_free_when_all_of_i
     finish(deleting)
     topics.create("orders", 1, {})
     assert node.catalog.topics["orders"].partition_count == 1
+
+
+def test_a_topic_whose_deletion_was_under_way_at_a_stop_does_not_come_back(make_node, tmp_path):
+    first = make_node()
+    first.topics.create("orders", 20, {})
+    first.topics.create("kept", 2, {})
+    deleting = first.topics.delete_in_steps("orders")
+    next(deleting)
+    first.close()
+    again = make_node()
+    assert [topic.name for topic in again.topics.all()] == ["kept"]
+    left = [path.name for path in (tmp_path / "data").glob("orders-*") if not path.name.endswith("-delete")]
+    assert left == []
+    again.topics.create("orders", 1, {})
+
+
+def test_a_deletion_for_which_a_stop_has_no_time_is_told(node, caplog):
+    node.topics.create("orders", 20, {})
+    deleting = node.topics.delete_in_steps("orders")
+    next(deleting)
+    node.topics.finish_deletions(lambda: True)
+    assert "deletion of orders was not finished: delete it again" in caplog.text
+    assert "orders" in node.catalog.topics
 
 
 def test_a_name_is_free_only_when_what_was_said_of_the_deleted_topic_is_forgotten(node):

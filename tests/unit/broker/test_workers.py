@@ -3,8 +3,8 @@
 import threading
 from queue import Empty
 
-from headrace.broker.reactor import Reactor
-from headrace.broker.workers import Workers
+from headrace.net.reactor import Reactor
+from headrace.net.workers import Workers
 
 
 class EmptiedQueue:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from headrace.cli.main import headrace as command
+from headrace.streaming.launching import exclusive, is_kept_running
+from headrace.streaming.operation import LiveWatch
 from headrace.streaming.progress import NodeProgress, RunProgress, RunStatus
-from headrace.tables.catalog import Catalog
+from headrace.tables.catalog import Catalog, pipelines
 
 
 @pytest.fixture
@@ -62,3 +67,68 @@ def test_a_version_that_has_caught_up_becomes_live_without_a_question(
     ran(catalog, status, NodeProgress(name="orders", lag=0), caught_up=caught_up)
     code, said = cutover(catalog)
     assert (code, live(catalog)) == (0, 2), said
+
+
+@contextmanager
+def running(catalog: Catalog, version: int) -> Iterator[LiveWatch]:
+    """A run of a version: its lock is held until its watch says that it ends."""
+    watch, begun, ended = LiveWatch(catalog, version), threading.Event(), threading.Event()
+
+    def run() -> None:
+        with exclusive(catalog, version):
+            while watch() is None and not ended.wait(0.01):
+                begun.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    begun.wait()
+    try:
+        yield watch
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_the_old_run_is_stopped_and_that_is_said(catalog: Catalog) -> None:
+    ran(catalog, "finished", NodeProgress(name="orders", lag=0))
+    with running(catalog, 1) as watch:
+        code, said = cutover(catalog)
+        assert (code, watch()) == (0, "version 2 is live now")
+    assert "version 1 was stopped; after a rollback, run it again" in said
+    assert "version 2 does not run; it catches up when it does: headrace pipeline run shop" in said
+
+
+def test_the_old_run_goes_on_if_that_is_wanted_until_the_next_cut_over(catalog: Catalog) -> None:
+    ran(catalog, "finished", NodeProgress(name="orders", lag=0))
+    with running(catalog, 1) as watch:
+        said = cutover(catalog, "--keep-running")[1]
+        assert "version 1 goes on running beside it" in said
+        assert "headrace pipeline stop shop --version 1" in said
+        assert watch() is None
+        assert is_kept_running(catalog, 1)
+        words = ["pipeline", "rollback", "shop", "--tables", catalog.layout.tables_dir]
+        said = CliRunner().invoke(command, words).output
+        assert "version 1 is live" in said
+        assert "version 1 does not run" not in said
+        assert watch() is None
+        assert "version 1 was stopped" in cutover(catalog)[1]
+
+
+def remove(catalog: Catalog, *words: str, answer: str = "") -> tuple[int, str]:
+    given = ["pipeline", "remove", "shop", *words, "--tables", catalog.layout.tables_dir]
+    ended = CliRunner().invoke(command, given, input=answer)
+    return ended.exit_code, ended.output
+
+
+def test_a_pipeline_is_removed_for_good_after_a_question(catalog: Catalog) -> None:
+    tables = Path(catalog.layout.tables_dir)
+    code, said = remove(catalog, answer="n\n")
+    assert code == 1
+    assert "Remove shop for good: 2 versions, tables orders?" in said
+    assert live(catalog) == 1
+    with running(catalog, 1):
+        assert "shop: version 1 is running; stop it first: headrace pipeline stop shop" in remove(catalog, "-y")[1]
+    assert remove(catalog, "-y") == (0, "shop: removed\n")
+    assert pipelines(tables) == ()
+    assert [path.name for path in tables.iterdir()] == [".headrace"]
+    assert Catalog.open(tables, "shop").create_first("# again\n", ["orders"]).number == 1

@@ -22,12 +22,24 @@ def progress(**node: object) -> RunProgress:
 def test_a_line_says_what_a_person_asks_first() -> None:
     node = NodeProgress(
         name="clean", status="running", batch=3, rows_in=12_000, input_rate=900.0, rows_rate=1500.4, lag=40,
-        batch_ms=850, expectations={"positive": {"action": "quarantine", "failed": 2}}, late=7,
+        batch_ms=850, late=7, unparsed=6, extra={"coupon": 12},
+        expectations={"positive": {"action": "quarantine", "failed": 2}, "can be parsed": {"action": "quarantine",
+                                                                                           "failed": 6}},
     )  # fmt: skip
     assert node_line(node) == (
-        "clean: running; batch 3, 12,000 in, 900/s in, 1,500 rows/s; lag 40; last batch 850 ms; "
-        "positive: 2 quarantine, late: 7 drop"
+        "clean: running; batch 3, 12,000 rows in, 900 rows/s in, 1,500 rows/s done; lag 40 rows; last batch 850 ms; "
+        "positive: 2 quarantined, 6 could not be parsed, 7 late, unknown fields: coupon (12)"
     )
+
+
+def test_why_a_node_failed_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    view = LineView(replay=False)
+    run = progress(status="failed", message="division by zero")
+    view.failed("clean: division by zero")
+    view.show(run)
+    said = capsys.readouterr()
+    assert said.err == "headrace: clean: division by zero\n"
+    assert said.out == "clean: failed\n"
 
 
 def test_lines_come_at_changes_and_not_at_every_look(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,9 +71,10 @@ def shop(nodes: int = 3) -> RunProgress:
             lag=123_456, batch_ms=2_850, expectations={"positive": {"action": "quarantine", "failed": 12}},
         ),
         *(NodeProgress(name=f"table_{number}", status="running", batch=number) for number in range(nodes - 2)),
-        NodeProgress(name="a_table_with_a_long_name", status="failed", batch=3, lag=1, lag_unit="versions",
+        NodeProgress(name="a_table_with_a_long_name", status="failed", batch=3, lag=1,
                      message=MESSAGE),
     ]  # fmt: skip
+    found[0].reads_topics = True
     return RunProgress(pipeline="shop", version=2, replay=True, status="running", nodes={n.name: n for n in found})
 
 
@@ -76,9 +89,9 @@ def test_a_terminal_of_eighty_columns_has_every_figure() -> None:
         )
     )
     assert lines[0] == "shop version 2, replaying: 91%, 123,456 records to go, about 7 s"
-    assert lines[2].split() == ["node", "state", "batch", "in/s", "rows/s", "lag", "last", "batch"]
+    assert lines[2].split() == ["node", "state", "batch", "rows/s", "in", "rows/s", "lag", "last", "batch"]
     assert lines[3].split() == ["clean_orders", "running", "12", "15,000", "18,000", "123,456", "2850", "ms"]
-    assert lines[4] == "  positive: 12 quarantine"
+    assert lines[4] == "  positive: 12 quarantined"
     assert lines[6].split()[:3] == ["a_table_with_a_long_name", "failed", "3"]
     assert " ".join(" ".join(lines[7:9]).split()) == MESSAGE
     assert (len(lines), lines[-1]) == (24, "foot")

@@ -47,7 +47,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def prepare_with(
-    starts: Starts, said: list[str], monkeypatch: pytest.MonkeyPatch, *, fails: bool = False, again: bool = False
+    starts: Starts, said: list[str], monkeypatch: pytest.MonkeyPatch, *, fails: bool = False, train: bool = False
 ) -> int:
     """How many training runs there were."""
     runs = []
@@ -59,30 +59,45 @@ def prepare_with(
 
     monkeypatch.setattr(quick_start, "QuickStarts", lambda java, jars: starts)
     monkeypatch.setattr(preparing.subprocess, "run", run)
-    preparing.prepare(said.append, again=again)
+    preparing.prepare(said.append, train=train)
     return len(runs)
 
 
 @pytest.mark.parametrize(
-    ("starts", "again", "runs"),
+    ("starts", "train", "links", "runs"),
     [
-        (Starts(None, None), False, 1),
-        (Starts(FOUND), False, 0),
-        (Starts(WITHOUT), False, 0),
-        (Starts(WITHOUT, WITHOUT), True, 1),
-        (Starts(FOUND), True, 0),
-        (Starts(None, FOUND), False, 0),
-        (Starts(wanted=False), False, 0),
+        (Starts(None, None), False, 1, 0),
+        (Starts(WITHOUT), False, 0, 0),
+        (Starts(FOUND), False, 0, 0),
+        (Starts(None, FOUND), False, 0, 0),
+        (Starts(None, None), True, 1, 1),
+        (Starts(WITHOUT, WITHOUT), True, 0, 1),
+        (Starts(None, WITHOUT), True, 0, 1),
+        (Starts(FOUND), True, 0, 0),
+        (Starts(WITHOUT, FOUND), True, 0, 0),
+        (Starts(wanted=False), True, 0, 0),
     ],
-    ids=["none yet", "there", "tried before", "tried before, again", "there, again", "made meanwhile", "off"],
+    ids=[
+        "nothing yet",
+        "no archive yet",
+        "there",
+        "made meanwhile",
+        "nothing yet, train",
+        "no archive yet, train",
+        "linked meanwhile, train",
+        "there, train",
+        "made meanwhile, train",
+        "off",
+    ],
 )
-def test_it_trains_once(
-    starts: Starts, again: bool, runs: int, said: list[str], monkeypatch: pytest.MonkeyPatch
+def test_each_part_is_made_once_and_the_archive_only_on_request(
+    starts: Starts, train: bool, links: int, runs: int, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert prepare_with(starts, said, monkeypatch, again=again) == runs
-    assert len(starts.linked) == len(said) == runs
+    assert prepare_with(starts, said, monkeypatch, train=train) == runs
+    assert len(starts.linked) == links
+    assert len(said) == runs
 
 
 def test_a_failed_training_run_is_one_line(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare_with(Starts(None, None), said, monkeypatch, fails=True)
+    prepare_with(Starts(None, None), said, monkeypatch, fails=True, train=True)
     assert said[-1].startswith("Spark starts without a class archive, a few seconds slower: ")

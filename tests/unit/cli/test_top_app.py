@@ -12,14 +12,14 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 from waits import WAIT_S_MAX
 
-from headrace.cli.group_requests import Position
-from headrace.cli.kafka.cluster import Node
-from headrace.cli.kafka.group_facts import GroupFacts, MemberFacts
 from headrace.cli.record_view import Shown
 from headrace.cli.top_app import TopApp
-from headrace.cli.top_facts import BrokerRow, GroupRow, Look, rates
 from headrace.cli.top_screens import MESSAGES_MAX, GroupScreen, HelpScreen, TopicScreen
-from headrace.cli.topic_requests import Summary
+from headrace.client.cluster import Node
+from headrace.client.group_admin import Position
+from headrace.client.groups import GroupFacts, MemberFacts
+from headrace.client.look import BrokerRow, GroupRow, Look, rates
+from headrace.client.topic_admin import Summary
 from headrace.core.errors import OperatorError
 
 

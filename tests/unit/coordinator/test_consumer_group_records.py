@@ -6,7 +6,7 @@ import pytest
 
 from headrace.coordinator import consumer_group_records as records
 from headrace.coordinator.group_records import decode, encode
-from headrace.coordinator.record_bytes import RecordError
+from headrace.protocol.record_bytes import RecordError
 
 TOPIC_ID = uuid.UUID("89d3e180-4177-4628-ac26-2d2cf0d30e6c")
 FIRST, SECOND, CLASSIC = "kQ7mVtPWQ9mUeJk9v3RrDA", "b7mVtPWQ9mUeJk9v3RrDAx", "h91bQXzLQCu2ooRkArahWQ"

@@ -3,16 +3,16 @@
 import struct
 
 import pytest
-from group_harness import Box, World
+from group_harness import Box, World, finish
 
 from headrace.coordinator import consumer_group_journal, group_records
 from headrace.coordinator.consumer_group_changes import SubscriptionChange
 from headrace.coordinator.consumer_group_member import ClassicMember, Subscription
 from headrace.coordinator.consumer_group_requests import Heartbeat
-from headrace.coordinator.consumer_protocol import read_assignment, read_subscription, write_assignment
 from headrace.coordinator.group_records import CommittedOffset
-from headrace.coordinator.topic_view import TopicTable
+from headrace.coordinator.topic_view import by_name
 from headrace.protocol import error_codes as codes
+from headrace.protocol.consumer_protocol import read_assignment, read_subscription, write_assignment
 
 
 def embedded(owned=(), topics=("orders",)):
@@ -64,7 +64,7 @@ class Groups(World):
     def again(self, member_id, owned=(), *, given=None, **fields):
         joined = self.join(member_id, **fields | {"metadata": embedded(owned)}).body
         assert joined["error_code"] == 0
-        given = {member_id: write_assignment(given, self.topics, 1)} if given else {}
+        given = {member_id: write_assignment(by_name(given, self.topics), 1)} if given else {}
         assert self.sync(member_id, joined["generation_id"], given).code == 0
         return joined["generation_id"]
 
@@ -149,11 +149,11 @@ def test_member_is_removed_when_its_session_ends_also_after_a_restart(world):
 
 def test_listed_described_and_deleted_as_what_it_is(world):
     world.enter("a")
-    assert world.groups.list() == [
+    assert finish(world.groups.list()) == [
         {"group_id": "g", "protocol_type": "consumer", "group_state": "Stable", "group_type": "consumer"}
     ]
-    assert world.groups.list(types=["classic"]) == []
-    assert len(world.groups.list(types=["Consumer"])) == 1
+    assert finish(world.groups.list(types=["classic"])) == []
+    assert len(finish(world.groups.list(types=["Consumer"]))) == 1
     classic = world.groups.describe(["g"])[0]
     assert (classic["error_code"], classic["error_message"]) == (69, "Group g is not a classic group.")
     assert world.delete("g").body["results"][0]["error_code"] == codes.NON_EMPTY_GROUP
@@ -161,7 +161,7 @@ def test_listed_described_and_deleted_as_what_it_is(world):
     assert world.delete("g").body["results"][0]["error_code"] == 0
     assert world.described()["error_message"] == "Group g not found."
     assert world.groups.consumer_describe([""])[0]["error_code"] == codes.INVALID_GROUP_ID
-    assert world.restarted().groups.list() == []
+    assert finish(world.restarted().groups.list()) == []
 
 
 def test_absent_groups_are_named_as_kafka_names_them(world):
@@ -189,7 +189,7 @@ def test_commits_and_fetches_are_checked_by_member_epoch(world):
     assert commit(world, "a", 3, 0, version=8) == [codes.UNSUPPORTED_VERSION]
     for who, code in ((("a", 3), 0), (("a", 2), codes.STALE_MEMBER_EPOCH), ((None, -1), 0)):
         box = Box()
-        world.groups.fetch_offsets("g", *who, None, False, box)
+        box(finish(world.groups.fetch_offsets("g", *who, None, False)))
         assert box.code == code
     box = Box()
     world.groups.delete_offsets("g", [("orders", 0), ("other", 0)], box)
@@ -202,8 +202,8 @@ def test_empty_group_without_offsets_is_swept_away(world):
     commit(world, "a", 2, 0)
     world.beat("a", -1)
     world.pass_ms(world.groups._table.settings.offsets_retention_ms)
-    assert world.groups.list() == []
-    assert world.restarted().groups.list() == []
+    assert finish(world.groups.list()) == []
+    assert finish(world.restarted().groups.list()) == []
 
 
 # ── from one protocol to the other ───────────────────────────────────────────────────────────────────────────────────
@@ -242,7 +242,7 @@ def test_group_goes_back_when_its_last_member_of_the_new_kind_leaves(world):
     joined = world.again(member_id, owned=(0, 1))
     world.beat("new", -1)
     assert world.state() == "PreparingRebalance"
-    assert world.groups.list()[0]["group_type"] == "classic"
+    assert finish(world.groups.list())[0]["group_type"] == "classic"
     assert world.heartbeat(member_id, joined) in (codes.REBALANCE_IN_PROGRESS, codes.ILLEGAL_GENERATION)
     world.again(member_id, owned=(0, 1), given={world.orders: range(4)})
     assert world.state() == "Stable"
@@ -267,7 +267,7 @@ def test_group_that_could_not_go_back_stays_what_it_was(world):
     assert world.members() == before
     world.journal.fails = False
     world.beat("new", -1)
-    assert world.groups.list()[0]["group_type"] == "classic"
+    assert finish(world.groups.list())[0]["group_type"] == "classic"
 
 
 @pytest.mark.parametrize("policy", ["disabled", "upgrade", "downgrade"])
@@ -278,7 +278,7 @@ def test_policy_says_which_way_a_group_may_go(policy):
     assert (upgraded.code == 0) == (policy == "upgrade")
     if policy == "upgrade":
         world.beat("new", -1)
-        assert world.groups.list()[0]["group_type"] == "consumer"
+        assert finish(world.groups.list())[0]["group_type"] == "consumer"
     else:
         assert upgraded.body["error_message"].endswith("because online upgrade is disabled.")
         world.beat("x", 0, "h", topics=frozenset({"orders"}), rebalance_timeout_ms=1, owned={})
@@ -311,8 +311,8 @@ def test_empty_groups_change_sides_without_ceremony(world):
     assert world.enter("new").body["member_epoch"] == 2
     world.beat("new", -1)
     world.classic_member()
-    assert [each["group_type"] for each in world.groups.list()] == ["classic"]
-    assert [each["group_type"] for each in world.restarted().groups.list()] == ["classic"]
+    assert [each["group_type"] for each in finish(world.groups.list())] == ["classic"]
+    assert [each["group_type"] for each in finish(world.restarted().groups.list())] == ["classic"]
 
 
 def test_classic_member_that_does_not_join_again_in_time_is_removed(world):
@@ -387,7 +387,6 @@ def test_embedded_subscriptions_and_assignments_are_read():
     for junk in (b"", b"\x00", b"\xff\xff" + bytes(8), embedded()[:-3], struct.pack(">hi", 0, 1 << 30)):
         with pytest.raises(ValueError, match="cannot be read"):
             read_subscription(junk)
-    topics = TopicTable({"orders": 4})
-    written = write_assignment({topics.topic_id("orders"): {2, 0}}, topics, 1)
+    written = write_assignment([("orders", {2, 0})], 1)
     assert read_assignment(written) == ((("orders", (0, 2)),), b"")
     assert read_assignment(b"") == ((), b"")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from headrace.coordinator import group_records as records
 from headrace.coordinator.group_records import CommittedOffset, GroupMetadata, MemberMetadata, OffsetCommitRecord
-from headrace.coordinator.record_bytes import RecordError
 from headrace.core.errors import InvariantError, PeerError
+from headrace.protocol.record_bytes import RecordError
 
 TOPIC_ID = uuid.UUID("89d3e180-4177-4628-ac26-2d2cf0d30e6c")
 SUBSCRIPTION = bytes.fromhex("00000000000100017400000000")

@@ -1,7 +1,7 @@
 """The loop around the groups: journal before answer, deadlines, restarts, administration, offsets."""
 
 import pytest
-from group_harness import ORDERS, Box, Scheduler, World, join_request
+from group_harness import ORDERS, Box, Scheduler, World, finish, join_request
 
 from headrace.coordinator import group_records
 from headrace.coordinator.deadlines import NEVER, Alarm, Deadlines
@@ -41,7 +41,7 @@ def commit(world, offset=7, *, group_id="g", topic="orders", member_id="", gener
 
 def fetched(world, group_id="g", topic="orders"):
     box = Box()
-    world.groups.fetch_offsets(group_id, None, -1, [(topic, [0])], False, box)
+    box(finish(world.groups.fetch_offsets(group_id, None, -1, [(topic, [0])], False)))
     return box.body["topics"][0]["partitions"][0]["committed_offset"]
 
 
@@ -87,7 +87,7 @@ def test_join_that_no_group_would_take_is_refused(fields, code):
     refused = world.join(**fields)
     assert refused.code == code
     assert refused.body["member_id"] == fields.get("member_id", "")
-    assert world.groups.list() == []
+    assert finish(world.groups.list()) == []
 
 
 def test_unknown_group_has_no_members():
@@ -162,7 +162,7 @@ def test_group_that_cannot_be_written_down_does_not_exist():
     world.journal.fails = True
     waiting = world.join(instance_id="i1")
     assert waiting.code == NOT_COORDINATOR
-    assert world.groups.list() == []
+    assert finish(world.groups.list()) == []
 
 
 def test_leave_is_answered_with_the_fault_if_it_cannot_be_written():
@@ -202,7 +202,7 @@ def test_empty_group_and_deleted_group_are_so_after_a_restart():
     world.leave(world.stable_group("deleted"), group_id="deleted")
     world.delete("deleted")
     world = world.restarted()
-    assert [(each["group_id"], each["group_state"]) for each in world.groups.list()] == [("left", "Empty")]
+    assert [(each["group_id"], each["group_state"]) for each in finish(world.groups.list())] == [("left", "Empty")]
     generation = world.join(must_know_member_id=False, group_id="left").body["generation_id"]
     assert generation == 3
 
@@ -272,7 +272,7 @@ def test_list_filters_by_state_and_type(states, types, found):
     world = World()
     world.stable_group("stable")
     commit(world, group_id="simple")
-    assert {each["group_id"] for each in world.groups.list(states, types)} == found
+    assert {each["group_id"] for each in finish(world.groups.list(states, types))} == found
 
 
 def test_only_empty_groups_are_deleted():
@@ -313,7 +313,7 @@ def test_commit_makes_a_simple_group():
     world = World()
     assert commit(world, 42) == NONE
     assert fetched(world) == 42
-    assert world.groups.list()[0]["protocol_type"] == ""
+    assert finish(world.groups.list())[0]["protocol_type"] == ""
     world = world.restarted()
     assert fetched(world) == 42
     assert world.state() == "Empty"
@@ -385,7 +385,7 @@ def test_old_offsets_go_and_the_group_with_them():
     assert fetched(world) == 7
     world.pass_ms(600_000)
     assert fetched(world) == -1
-    assert world.groups.list() == []
+    assert finish(world.groups.list()) == []
     assert written(world) == {"g": None}
 
 
@@ -405,8 +405,8 @@ def test_group_that_was_never_used_is_forgotten():
     world = World()
     assert world.join().code == MEMBER_ID_REQUIRED
     world.pass_ms(600_000)
-    assert world.groups.list() == []
-    assert world.restarted().groups.list() == []
+    assert finish(world.groups.list()) == []
+    assert finish(world.restarted().groups.list()) == []
 
 
 # ── parts ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -470,7 +470,7 @@ def test_every_request_of_a_group_whose_partition_is_lost_is_refused():
         GROUP_ID_NOT_FOUND,
     ]
     assert delete_offsets(again, "orders")["error_code"] == NOT_COORDINATOR
-    assert again.groups.list() == []
+    assert finish(again.groups.list()) == []
     assert again.join(group_id=other).code != NOT_COORDINATOR
 
 

@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from group_harness import ORDERS, World, join_request
+from group_harness import ORDERS, World, finish, join_request
 
 from headrace.coordinator.consumer_group_requests import Heartbeat
 from headrace.coordinator.group_settings import GroupSettings
@@ -34,7 +34,7 @@ def test_member_that_says_too_much_is_refused_and_makes_no_group(caplog):
     world = World(member_metadata_bytes_max=1000)
     with caplog.at_level(logging.WARNING):
         assert world.join(metadata=b"x" * 1000).code == MESSAGE_TOO_LARGE
-    assert world.groups.list() == []
+    assert finish(world.groups.list()) == []
     assert caplog.records[0].fields["setting"] == "headrace.group.member.metadata.bytes.max"
     assert caplog.records[0].fields["limit"] == 1000
 
@@ -116,7 +116,7 @@ def test_consumer_member_that_says_too_much_is_told_the_limit_and_the_setting():
     answer = beat(world, "a", topics=["x" * 1000])
     assert answer["error_code"] == MESSAGE_TOO_LARGE
     assert "headrace.group.member.metadata.bytes.max=1000" in answer["error_message"]
-    assert world.groups.list() == []
+    assert finish(world.groups.list()) == []
 
 
 def test_consumer_group_whose_members_say_too_much_takes_no_more_until_one_has_gone():

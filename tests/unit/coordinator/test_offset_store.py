@@ -1,6 +1,7 @@
 """Committed and pending offsets: which of them counts, when they are gone, and that a restart finds the same."""
 
 import pytest
+from group_harness import finish
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -352,17 +353,20 @@ def test_fetching_what_is_asked_for_or_all_there_is(requests, store):
     store.apply("g", "u", 0, at(7, leader_epoch=2, metadata="m"))
     store.apply("g", "t", 1, at(5))
     store.pend(PRODUCER, "g", [("t", 1, at(8)), ("t", 2, at(9))])
-    assert fetched(requests.fetch("g", [("t", [1, 4])], require_stable=False)) == [("t", 1, 5, 0), ("t", 4, -1, 0)]
-    assert fetched(requests.fetch("g", None, require_stable=False)) == [("t", 1, 5, 0), ("u", 0, 7, 0)]
+    assert fetched(finish(requests.fetch("g", [("t", [1, 4])], require_stable=False))) == [
+        ("t", 1, 5, 0),
+        ("t", 4, -1, 0),
+    ]
+    assert fetched(finish(requests.fetch("g", None, require_stable=False))) == [("t", 1, 5, 0), ("u", 0, 7, 0)]
     unstable = codes.UNSTABLE_OFFSET_COMMIT
     wanted = [("t", [1, 2, 3])]
-    assert fetched(requests.fetch("g", wanted, require_stable=True)) == [
+    assert fetched(finish(requests.fetch("g", wanted, require_stable=True))) == [
         ("t", 1, -1, unstable),
         ("t", 2, -1, unstable),
         ("t", 3, -1, 0),
     ]
-    assert fetched(requests.fetch("g", None, require_stable=True)) == [("t", 1, -1, unstable), ("u", 0, 7, 0)]
-    (partition,) = requests.fetch("g", [("u", [0])], require_stable=True)["topics"][0]["partitions"]
+    assert fetched(finish(requests.fetch("g", None, require_stable=True))) == [("t", 1, -1, unstable), ("u", 0, 7, 0)]
+    (partition,) = finish(requests.fetch("g", [("u", [0])], require_stable=True))["topics"][0]["partitions"]
     assert (partition["committed_leader_epoch"], partition["metadata"]) == (2, "m")
 
 

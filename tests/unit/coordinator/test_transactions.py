@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from group_harness import finish
 
 from headrace.coordinator.journal import MemoryJournal
 from headrace.coordinator.placing import partition_for
@@ -181,7 +182,7 @@ def test_an_id_that_was_never_written_is_forgotten(world):
     world.journal.fails = True
     assert world.init()[0]["error_code"] == codes.COORDINATOR_NOT_AVAILABLE
     assert world.state() == ""
-    assert world.transactions.find()["transaction_states"] == []
+    assert finish(world.transactions.find())["transaction_states"] == []
 
 
 def test_the_end_is_answered_before_the_markers_are_written(world):
@@ -330,7 +331,7 @@ def test_before_the_journal_is_read_everything_must_wait(world):
     assert world.add((1, 0), A) == [loading]
     assert world.end((1, 0))[0]["error_code"] == loading
     assert transactions.verify("t", 1, 0, *A) == loading
-    assert transactions.find()["error_code"] == loading
+    assert finish(transactions.find())["error_code"] == loading
     assert transactions.describe(["t"])[0]["error_code"] == loading
 
 
@@ -421,7 +422,7 @@ def test_records_that_are_not_understood_are_passed_over(world):
     world.journal.append(0, [(b"\x00\x00\x00\x01y", b"\x00\x07")], lambda _: None)
     world.journal.mark(1, 5, 0, 1)
     world.restart()
-    assert [each["transactional_id"] for each in world.transactions.find()["transaction_states"]] == ["t"]
+    assert [each["transactional_id"] for each in finish(world.transactions.find())["transaction_states"]] == ["t"]
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -474,12 +475,12 @@ def test_transactions_are_listed_by_state_producer_duration_and_name(world):
     world.producer("app:3")
 
     def names(**filters):
-        return [each["transactional_id"] for each in world.transactions.find(**filters)["transaction_states"]]
+        return [each["transactional_id"] for each in finish(world.transactions.find(**filters))["transaction_states"]]
 
     assert names() == ["app-1", "app-2", "app:3"]
     assert names(states=["Ongoing"]) == ["app-2"]
     assert names(states=["Bogus"]) == []
-    assert world.transactions.find(states=["Bogus", "Empty"])["unknown_state_filters"] == ["Bogus"]
+    assert finish(world.transactions.find(states=["Bogus", "Empty"]))["unknown_state_filters"] == ["Bogus"]
     assert names(producer_ids=[1001, 1002]) == ["app-1", "app-2"]
     world.clock.advance(500)
     assert names(duration_ms=499) == ["app-1", "app-2", "app:3"]  # no transaction: as in Kafka, since ever
@@ -488,13 +489,13 @@ def test_transactions_are_listed_by_state_producer_duration_and_name(world):
     assert names(id_pattern="app.3") == ["app:3"]
     assert names(id_pattern="app") == []
     assert names(id_pattern="") == ["app-1", "app-2", "app:3"]
-    assert world.transactions.find(id_pattern="(")["error_code"] == codes.INVALID_REGULAR_EXPRESSION
+    assert finish(world.transactions.find(id_pattern="("))["error_code"] == codes.INVALID_REGULAR_EXPRESSION
 
 
 def test_an_expression_that_would_run_away_is_not_run():
     world = World()
     world.producer(":" + "a" * 40)
-    assert world.transactions.find(id_pattern=":(a+)+b")["transaction_states"] == []
+    assert finish(world.transactions.find(id_pattern=":(a+)+b"))["transaction_states"] == []
 
 
 def test_a_transaction_is_described(world):

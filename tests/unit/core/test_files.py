@@ -219,7 +219,7 @@ def test_open_descriptors_never_exceed_the_bound_and_the_pinned(tmp_path_factory
 
 def test_a_directory_is_locked_for_one_broker_at_a_time(tmp_path):
     lock = DirectoryLock(str(tmp_path))
-    with pytest.raises(OperatorError, match="another broker"):
+    with pytest.raises(OperatorError, match="another process"):
         DirectoryLock(str(tmp_path))
     lock.release()
     DirectoryLock(str(tmp_path)).release()

@@ -204,6 +204,7 @@ class Bench:
         self.writers, self.flushers = Lane(), Lane()
         self.files = OpenFiles(self.disk, files_max)
         self.writer = GroupWriter(self.disk, self.writers.submit, self.flushers.submit)
+        self.writer.hand_over_bytes_min = 0
         self.store = LogStore(self.paths, self.files, self.writer, self.clock)
         self.housekeeping = Housekeeping(self.store, 86_400_000)
         self.store.open(NODE_ID)

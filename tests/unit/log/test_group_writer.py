@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.core.errors import InvariantError, StorageError
 from headrace.log.config import LogConfig
-from headrace.log.group_writer import FLUSHES_MAX, INLINE_BYTES_MAX, SPLIT_BYTES_MIN, GroupWriter
+from headrace.log.group_writer import FLUSHES_MAX, HAND_OVER_BYTES_MIN, INLINE_BYTES_MAX, SPLIT_BYTES_MIN, GroupWriter
 
 
 @pytest.fixture
@@ -39,6 +39,20 @@ def test_a_small_group_is_written_on_the_loop_and_a_large_one_by_the_thread(benc
     bench.writers.run()
     assert large.ok
     assert log.end_offset == 2
+
+
+def test_what_is_large_for_a_log_but_not_much_in_all_is_written_on_the_loop(bench):
+    bench.writer.hand_over_bytes_min = HAND_OVER_BYTES_MIN
+    bench.writers.held = True
+    logs = [bench.create(index=index) for index in range(3)]
+    few = [bench.stage(log, bulk())[1] for log in logs]
+    bench.writer.end_of_turn()
+    assert all(answer.ok for answer in few)
+    much = [bench.stage(log, batch(size=HAND_OVER_BYTES_MIN // 2))[1] for log in logs[:2]]
+    bench.writer.end_of_turn()
+    assert all(answer.pending for answer in much)
+    bench.writers.run()
+    assert all(answer.ok for answer in much)
 
 
 def test_what_comes_while_a_log_is_being_written_waits_and_is_written_together(bench):

@@ -72,6 +72,64 @@ def test_a_flush_alone_moves_no_recovery_point_past_what_was_not_spilled(bench, 
     assert log.producers.get(1).batches[-1].last_sequence == 1
 
 
+def test_checkpoints_are_written_by_a_thread_as_the_logs_were_when_it_was_asked(bench):
+    log = bench.create()
+    bench.append(log, batch(5))
+    bench.housekeeping.checkpoint()
+    bench.append(log, batch(2))
+    bench.housekeeping.flush_for_checkpoint()
+    bench.flushers.held = True
+    bench.store.save_checkpoints_soon()
+    assert recovery_points(bench) == {0: 5}
+    bench.append(log, batch(1))
+    bench.flushers.run()
+    assert recovery_points(bench) == {0: 7}
+
+
+def test_checkpoints_that_are_still_being_written_are_not_begun_again(bench):
+    bench.append(bench.create(), batch(5))
+    bench.flushers.held = True
+    bench.store.save_checkpoints_soon()
+    bench.store.save_checkpoints_soon()
+    assert len(bench.flushers.jobs) == 1
+    bench.flushers.run()
+    bench.store.save_checkpoints_soon()
+    assert len(bench.flushers.jobs) == 1
+
+
+@pytest.mark.parametrize(("code", "online"), [(errno.ENOSPC, True), (errno.EIO, False)])
+def test_checkpoints_that_a_thread_cannot_write_cost_their_directory_only(jbod, code, online):
+    logs = [jbod.create(index=i) for i in range(2)]
+    for log in logs:
+        jbod.append(log, batch(3))
+    jbod.housekeeping.checkpoint()
+    for log in logs:
+        jbod.append(log, batch(1))
+    jbod.housekeeping.flush_for_checkpoint()
+    jbod.disk.fail("write", code, path=os.path.join(jbod.paths[0], checkpoints.RECOVERY_POINT_FILE))
+    jbod.store.save_checkpoints_soon()
+    assert logs[0].directory.online is online
+    assert logs[1].directory.online
+    assert (recovery_points(jbod, 0), recovery_points(jbod, 1)) == ({0: 3}, {1: 4})
+    jbod.disk.mend()
+    jbod.store.save_checkpoints_soon()
+    assert recovery_points(jbod, 0) == {0: 4 if online else 3}
+
+
+def test_a_log_deleted_while_its_checkpoint_is_written_is_left_alone(bench):
+    log = bench.create()
+    bench.append(log, batch(5, producer=1, sequence=0))
+    bench.housekeeping.checkpoint()
+    bench.flushers.held = True
+    bench.store.save_checkpoints_soon()
+    bench.store.delete(log)
+    bench.flushers.run()
+    assert recovery_points(bench) == {0: 5}  # stale until the next time, as in Kafka
+    bench.store.save_checkpoints_soon()
+    bench.flushers.run()
+    assert recovery_points(bench) == {}
+
+
 def test_a_log_that_is_being_written_is_left_for_the_next_time(bench):
     log = bench.create()
     bench.stage(log, batch())

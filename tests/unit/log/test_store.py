@@ -89,7 +89,7 @@ def test_a_log_that_cannot_be_made_is_an_error_and_is_not_there(bench):
 
 
 def test_a_directory_belongs_to_one_broker_at_a_time(bench):
-    with pytest.raises(OperatorError, match="another broker"):
+    with pytest.raises(OperatorError, match="another process"):
         another(bench).open(NODE_ID)
 
 

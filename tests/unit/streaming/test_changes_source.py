@@ -36,15 +36,8 @@ def test_a_table_that_says_nothing_of_keys_takes_them_from_the_changes(tmp_path:
     assert [each.name for each in expected] == ["order is known"]
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "@hr.table(mode='append')\ndef t(people):\n    return people",
-        "other = hr.topic('other', schema='id int')\n@hr.table\ndef t(people, other):\n    return people",
-    ],
-)
-def test_a_table_that_says_otherwise_is_left_alone(tmp_path: Path, code: str) -> None:
-    assert output(tmp_path, code).key == ()
+def test_a_table_that_says_otherwise_is_left_alone(tmp_path: Path) -> None:
+    assert output(tmp_path, "@hr.table(mode='append')\ndef t(people):\n    return people").key == ()
     own = output(tmp_path, "@hr.table(key='name', order_by='_at')\ndef t(people):\n    return people")
     assert (own.key, own.order_by, own.delete) == (("name",), ("_at",), None)
 
@@ -52,9 +45,21 @@ def test_a_table_that_says_otherwise_is_left_alone(tmp_path: Path, code: str) ->
 def test_two_topics_of_changes_are_not_one_table(tmp_path: Path) -> None:
     pets = 'pets = hr.changes("pets", "id int, name string", key="id")\n'
     both = "@hr.table{}\ndef t(people, pets):\n    return people.unionByName(pets)"
-    with pytest.raises(OperatorError, match=r"t: reads several topics of changes \(people, pets\), each with a key"):
-        output(tmp_path, pets + both.format(""))
+    for given in ("", "(key='id')", "(key='id', order_by='_order', delete=\"_op = 'd'\")"):
+        with pytest.raises(
+            OperatorError, match=r"t: reads several topics of changes \(people, pets\), each with a key"
+        ):
+            output(tmp_path, pets + both.format(given))
     assert output(tmp_path, pets + both.format("(mode='append')")).key == ()
+
+
+def test_changes_beside_another_stream_are_not_a_table(tmp_path: Path) -> None:
+    other = "other = hr.topic('other', schema='id int')\n@hr.table{}\ndef t(people, other):\n    return people"
+    with pytest.raises(
+        OperatorError, match=r"t: reads a topic of changes beside other streams.*make a table of the ch"
+    ):
+        output(tmp_path, other.format(""))
+    assert output(tmp_path, other.format("(mode='append')")).key == ()
 
 
 def test_changes_need_the_schema_and_the_key_of_the_table(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ def graph(tmp_path: Path, node: str) -> Graph:
         ("@hr.table\ndef t(keyed):\n    return keyed", "it has no key"),
         ("@hr.to_topic('x')\ndef t(orders, seen):\n    return seen", "it has no key"),
         ("@hr.for_each_batch\ndef t(rows=hr.stream('keyed')):\n    pass", "it has no key"),
+        ("@hr.table\ndef t(rows=hr.stream('keyed', ignore_changes=True)):\n    return rows", "it has no key"),
         (
             "@hr.table(key='id', order_by='id')\ndef t(seen):\n    return seen",
             "cannot be used on a table that reads a changing",
@@ -66,7 +67,7 @@ def test_a_table_that_changes_is_refused_as_a_stream_with_the_choices(tmp_path: 
     [
         "@hr.table\ndef t(orders):\n    return orders",
         "@hr.table\ndef t(rows=hr.stream('keyed', change_feed=True)):\n    return rows",
-        "@hr.table\ndef t(orders, rows=hr.static('keyed')):\n    return orders",
+        "@hr.for_each_batch\ndef t(orders, rows=hr.static('keyed')):\n    pass",
     ],
 )
 def test_what_says_that_it_knows_is_taken(tmp_path: Path, node: str) -> None:
@@ -102,3 +103,13 @@ def test_how_often_is_whole_milliseconds(tmp_path: Path) -> None:
 def test_a_materialized_table_is_not_made_of_a_topic(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match=r"t: reads the topic 'orders', and a materialized table is computed from"):
         graph(tmp_path, "@hr.materialized\ndef t(orders):\n    return orders")
+
+
+@pytest.mark.parametrize("kind", ["@hr.table", "@hr.table(key='id')", "@hr.to_topic('x')", "@hr.view"])
+def test_a_static_table_of_the_same_pipeline_is_refused_with_the_choices(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(OperatorError) as refused:
+        graph(tmp_path, f"{kind}\ndef t(orders, rows=hr.static('keyed')):\n    return orders")
+    said = str(refused.value)
+    assert "t: hr.static('keyed') is a table of this pipeline, and what a batch finds in it depends on when it" in said
+    assert "Read keyed by its name: in a table with key=" in said
+    assert "@hr.materialized" in said

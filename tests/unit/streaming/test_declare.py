@@ -95,7 +95,7 @@ def test_to_topic_keeps_what_it_was_told() -> None:
         (lambda: hr.topic("t", schema="a int", format="raw"), "takes no schema"),
         (lambda: hr.topic("t", schema=5), "give DDL"),
         (lambda: hr.topic("t", tombstones="drop"), "must be one of quarantine, keep"),  # type: ignore[arg-type]
-        (lambda: hr.topic("t", schema="a int", format="csv", unknown="quarantine"), "is for format='json'"),
+        (lambda: hr.topic("t", schema="a int", format="csv", extra="quarantine"), "is for format='json'"),
         (lambda: hr.table(mode="upsert"), "must be one of append, update, complete"),  # type: ignore[call-overload]
         (lambda: hr.table(mode="complete", key="a"), "a key has no use"),
         (lambda: hr.table(delete="a"), "add key="),

@@ -8,7 +8,8 @@ import pytest
 from pipeline_files import write
 
 from headrace.core.errors import OperatorError
-from headrace.streaming.loading import load, same_code
+from headrace.streaming.code_change import same_code
+from headrace.streaming.loading import load
 
 TABLE = """
 orders = hr.topic("orders", schema="a int")

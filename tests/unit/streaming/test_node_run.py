@@ -32,6 +32,7 @@ class PaperWriter:
     written = True
     ranges = (TopicSource(topic="orders", ranges={0: (10, 20)}),)
     records_read: int | None = 10
+    rows_written: int | None = None
 
 
 class PaperQuery:

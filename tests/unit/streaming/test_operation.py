@@ -7,10 +7,16 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from pipeline_files import graph_of
+from pipeline_files import graph_of, write
 
+from headrace.core.errors import OperatorError
+from headrace.streaming import operation
 from headrace.streaming.kafka import Kafka
-from headrace.streaming.operation import SHORT_RUN_RECORDS_MAX, reads_little
+from headrace.streaming.launching import Launch, launch_live
+from headrace.streaming.operation import SHORT_RUN_RECORDS_MAX, reads_little, run_version
+from headrace.streaming.progress import NodeProgress, RunProgress
+from headrace.streaming.run_settings import RunSettings
+from headrace.tables.catalog import pipelines
 
 Offsets = dict[tuple[str, int], int]
 
@@ -67,3 +73,48 @@ def test_a_run_reads_little_when_all_its_topics_hold_little(
 ) -> None:
     kafka: Any = FakeKafka(records)
     assert reads_little(graph_of(tmp_path, code), cast(Kafka, kafka)) is expected
+
+
+def test_a_failed_first_run_leaves_no_pipeline_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither one that could not begin, nor one whose first batches failed; one that wrote something stays."""
+    tables = str(tmp_path / "tables")
+    file = write(tmp_path, SHOP)
+    outcome: list[RunProgress | BaseException] = []
+
+    def run(launch: Launch, *_: object) -> RunProgress:
+        assert launch.catalog.live is not None
+        (ended,) = outcome
+        if isinstance(ended, BaseException):
+            raise ended
+        return ended
+
+    def failed(**node: Any) -> RunProgress:
+        nodes = {"kept": NodeProgress(name="kept", status="failed", **node)}
+        return RunProgress(pipeline="shop", version=1, status="failed", nodes=nodes)
+
+    monkeypatch.setattr(operation, "_run", run)
+    for error in (OperatorError("no broker"), KeyboardInterrupt()):
+        outcome[:] = [error]
+        with pytest.raises(type(error)):
+            run_version(launch_live(file, tables), RunSettings(tables_dir=tables))
+        assert pipelines(tables) == ()
+    outcome[:] = [failed()]
+    assert run_version(launch_live(file, tables), RunSettings(tables_dir=tables)).status == "failed"
+    assert pipelines(tables) == ()
+    outcome[:] = [failed(batches=1)]
+    run_version(launch_live(file, tables), RunSettings(tables_dir=tables))
+    assert pipelines(tables) == ("shop",)
+    outcome[:] = [failed()]  # not the first run any more
+    run_version(launch_live(file, tables), RunSettings(tables_dir=tables))
+    assert pipelines(tables) == ("shop",)
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_first_run_that_was_interrupted_is_kept_if_it_has_written(tmp_path: Path, written: bool) -> None:
+    launch = launch_live(write(tmp_path, SHOP), str(tmp_path / "tables"))
+    if written:
+        commits = Path(launch.catalog.layout.checkpoint_dir(launch.version, "seen"), "commits")
+        commits.mkdir(parents=True)
+        (commits / "0").write_text("v1\n{}")
+    operation.forget_unwritten(launch, None)
+    assert bool(pipelines(str(tmp_path / "tables"))) is written

@@ -167,3 +167,47 @@ def test_what_is_configured_for_sparks_launcher_starts_through_it(
     settings: dict[str, str], environ: dict[str, str], expected: bool
 ) -> None:
     assert fits(settings, environ) is expected
+
+
+def left_by_a_jvm(path: Path, magic: bytes) -> None:
+    path.write_bytes(magic + b"classes")
+
+
+def test_what_a_jvm_left_is_the_archive_of_later_starts(java: Java, pinned: tuple[str, ...], tmp_path: Path) -> None:
+    starts = starts_of(java, pinned, tmp_path)
+    starts.link(OPTIONS)
+    quick = starts.found()
+    assert quick is not None
+    found = starts.leaving(quick)
+    assert found is not None
+    leaving, lock = found
+    assert leaving.leaves is not None
+    assert f"-XX:ArchiveClassesAtExit={leaving.leaves}" in leaving.command({"spark.driver.memory": "1g"}, [])
+    assert starts.leaving(quick) is None, "one JVM is enough"
+    left_by_a_jvm(Path(leaving.leaves), b"\xa8\xba\x0b\xf0")
+    again = starts.found()
+    assert again is not None
+    assert again.archive is None, "the JVM may still write"
+    lock.close()
+    again = starts.found()
+    assert again is not None
+    assert again.archive is not None
+    assert Path(again.archive).read_bytes().endswith(b"classes")
+    assert not os.path.exists(leaving.leaves)
+
+
+def test_what_a_killed_jvm_left_is_removed(java: Java, pinned: tuple[str, ...], tmp_path: Path) -> None:
+    starts = starts_of(java, pinned, tmp_path)
+    starts.link(OPTIONS)
+    quick = starts.found()
+    assert quick is not None
+    found = starts.leaving(quick)
+    assert found is not None
+    leaving, lock = found
+    assert leaving.leaves is not None
+    left_by_a_jvm(Path(leaving.leaves), bytes(4))  # its header is written last
+    lock.close()
+    again = starts.found()
+    assert again is not None
+    assert again.archive is None
+    assert not os.path.exists(leaving.leaves)

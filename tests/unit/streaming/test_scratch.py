@@ -1,9 +1,14 @@
+import fcntl
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
-from headrace.streaming.scratch import PREFIX, Scratch
+import pytest
+
+from headrace.streaming import scratch as scratch_module
+from headrace.streaming.scratch import PREFIX, Scratch, remove_orphans
 
 HOLDER = """
 import sys
@@ -45,3 +50,28 @@ def test_directories_of_others_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / f"{PREFIX}just-being-made").mkdir()
     Scratch(str(tmp_path)).close()
     assert sorted(os.listdir(tmp_path)) == [f"{PREFIX}just-being-made", "theirs"]
+
+
+def test_a_directory_removed_before_its_lock_was_held_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Racing:
+        """The lock as another process sees it between its creation and the owner's flock."""
+
+        LOCK_EX, LOCK_NB = fcntl.LOCK_EX, fcntl.LOCK_NB
+        raced = 0
+
+        def flock(self, lock: IO[str], how: int) -> None:
+            if how == fcntl.LOCK_EX and not self.raced:
+                self.raced += 1
+                remove_orphans(str(tmp_path))
+            fcntl.flock(lock, how)
+
+    racing = Racing()
+    monkeypatch.setattr(scratch_module, "fcntl", racing)
+    scratch = Scratch(str(tmp_path))
+    assert racing.raced == 1
+    assert [entry.path for entry in os.scandir(tmp_path)] == [scratch.path]
+    remove_orphans(str(tmp_path))
+    assert os.path.isdir(scratch.path)
+    scratch.close()

@@ -251,3 +251,29 @@ def test_readers_never_see_a_mix_while_others_cut_over(tmp_path: Path) -> None:
     finally:
         done.set()
         thread.join()
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_removal_killed_at_any_step_has_not_begun_or_can_be_completed(tmp_path: Path, after: bool) -> None:
+    prepared(tmp_path / "base")
+    steps, killed, lives = 0, True, []
+    while killed:
+        tables = tmp_path / f"step{steps}"
+        shutil.copytree(tmp_path / "base", tables, symlinks=True)
+        catalog = Catalog.open(tables, "shop", disk=CrashDisk(-1))
+        catalog._disk = CrashDisk(steps, after=after)
+        try:
+            catalog.remove()
+            killed = False
+        except Killed:
+            pass
+        found = check_consistent(tables)
+        lives.append(found.live.number if found.live is not None else None)
+        if found.live is None:
+            assert all(each.state == "discarded" for each in found.versions)
+        found.remove()
+        assert os.listdir(tables) == [".headrace"]
+        assert Catalog.open(tables, "shop").versions == ()
+        steps += 1
+    assert lives == sorted(lives, key=lambda live: live is None)  # live up to one step, gone from then on
+    assert set(lives) == {2, None}

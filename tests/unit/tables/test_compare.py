@@ -121,3 +121,26 @@ def test_large_tables_are_compared_in_shares_within_the_memory(tmp_path: Path) -
     assert parts_needed([open_snapshot(path) for path in paths], 100) > 1
     result = compare(*paths, ["k"], memory_mb_max=100)
     assert (result.differing, result.same, result.only_a, result.only_b) == (250_000, 0, 0, 0)
+
+
+def test_what_changed_around_the_position_is_lag(tmp_path: Path) -> None:
+    """The first table stood at 3 rows, then at 6; the second at 4, and one of its rows is wrong."""
+    write(tmp_path / "a", "select i k, i * 10 v from range(3) t(i)")
+    write(tmp_path / "a", "select i k, i * 10 v from range(3, 6) t(i)")
+    write(tmp_path / "b", "select i k, case when i = 1 then 99 else i * 10 end v from range(4) t(i)")
+    for key in ([], ["k"]):
+        found = compare(str(tmp_path / "a"), str(tmp_path / "b"), key, before=("a", 0))
+        assert (found.same, found.lag) == (3, 2), key
+        assert (found.only_a, found.only_b, found.differing) == ((0, 0, 1) if key else (1, 1, 0))
+        found = compare(str(tmp_path / "b"), str(tmp_path / "a"), key, before=("b", 0))
+        assert (found.same, found.lag) == (3, 2), key
+        assert (found.only_a, found.only_b, found.differing) == ((0, 0, 1) if key else (1, 1, 0))
+
+
+def test_a_key_whose_row_changed_meanwhile_is_lag_whatever_the_value(tmp_path: Path) -> None:
+    write(tmp_path / "a", "select 'x' k, 10 v union all select 'y', 1")
+    write(tmp_path / "a", "select 'x' k, 30 v union all select 'y', 1", mode="overwrite")
+    write(tmp_path / "b", "select 'x' k, 20 v union all select 'y', 2")
+    found = compare(str(tmp_path / "a"), str(tmp_path / "b"), ["k"], before=("a", 0))
+    assert (found.same, found.lag, found.differing, found.only_a, found.only_b) == (0, 1, 1, 0, 0)
+    assert [sample.a for sample in found.samples] == [{"k": "y", "v": "1"}]

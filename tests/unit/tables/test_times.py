@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.core.errors import OperatorError
-from headrace.tables.times import parse_time
+from headrace.core.times import parse_time
 
 NOW = datetime(2026, 10, 5, 12, 0, tzinfo=UTC)
 

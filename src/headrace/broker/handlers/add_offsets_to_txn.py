@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.handlers.transaction_errors import fenced
+from headrace.broker.steps import Steps
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 FENCED_SINCE = 2
 
 
-def handle(node: Node, request: Request) -> Body | Later:
+def handle(node: Node, request: Request) -> Body | Later | Steps:
     body, soon = request.body, Soon()
 
     def answer(answered: Body) -> None:

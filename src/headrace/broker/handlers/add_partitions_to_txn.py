@@ -8,12 +8,13 @@ All partitions of a transaction are added or none: one that does not exist leave
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.handlers.transaction_errors import fenced
+from headrace.broker.steps import ITEMS_PER_STEP, Steps, stepped, up_to_few
 from headrace.broker.topic_names import INTERNAL
 from headrace.coordinator.transaction import VERSION_0, VERSION_2, TopicPartition
 from headrace.protocol.error_codes import (
@@ -32,19 +33,26 @@ BATCHED_SINCE = 4
 Codes = Mapping[TopicPartition, int]
 
 
-def handle(node: Node, request: Request) -> Body | Later:
-    body, version, soon = request.body, request.version, Soon()
-    if version >= BATCHED_SINCE:
-        _handle_batch(node, body.transactions, soon)
-        return soon.result()
-    partitions = _partitions(body.v3_and_below_topics)
-    refused = _refused(node, partitions, internal_allowed=False)
-    if refused:
-        return {"results_by_topic_v3_and_below": _by_topic(refused)}
+def handle(node: Node, request: Request) -> Body | Later | Steps:
+    body = request.body
+    if request.version >= BATCHED_SINCE:
+        named = (len(topic.partitions) for each in body.transactions for topic in each.topics)
+        count = max(len(body.transactions), up_to_few(named))
+        return stepped(_answer_many(node, body.transactions), count, must_end=True)
+    count = up_to_few(len(topic.partitions) for topic in body.v3_and_below_topics)
+    return stepped(_answer_one(node, request), count, must_end=True)
 
-    def decided(code: int) -> None:
+
+def _answer_one(node: Node, request: Request) -> Generator[None, None, Body | Later]:
+    body, version, soon = request.body, request.version, Soon()
+    partitions = yield from _partitions(body.v3_and_below_topics)
+    refused = yield from _refused(node, partitions, internal_allowed=False)
+    if refused:
+        return {"results_by_topic_v3_and_below": (yield from _by_topic(refused))}
+
+    def body_of(code: int) -> Generator[None, None, Body]:
         codes = dict.fromkeys(partitions, fenced(code, version, FENCED_SINCE))
-        soon({"results_by_topic_v3_and_below": _by_topic(codes)})
+        return {"results_by_topic_v3_and_below": (yield from _by_topic(codes))}
 
     node.transactions.add_partitions(
         body.v3_and_below_transactional_id,
@@ -52,70 +60,96 @@ def handle(node: Node, request: Request) -> Body | Later:
         body.v3_and_below_producer_epoch,
         partitions,
         VERSION_0,
-        decided,
+        lambda code: soon(Steps(body_of(code))),
     )
-    return soon.result()
+    return (yield from soon.steps())
 
 
-def _handle_batch(node: Node, transactions: tuple[Any, ...], soon: Soon) -> None:
+def _answer_many(node: Node, transactions: tuple[Any, ...]) -> Generator[None, None, Body | Later]:
     results: dict[str, Codes] = {}
-    asked = {each.transactional_id: each for each in transactions}  # an id that comes twice counts once
+    asked: dict[str, Any] = {}  # an id that comes twice counts once
+    for each in transactions:
+        asked[each.transactional_id] = each
+        yield
+    soon = Soon()
+
+    def body() -> Generator[None, None, Body]:
+        told = []
+        for each in asked:
+            told.append({"transactional_id": each, "topic_results": (yield from _by_topic(results[each]))})
+            yield
+        return {"error_code": NONE, "results_by_transaction": told}
 
     def decided(transactional_id: str, codes: Codes) -> None:
         results[transactional_id] = codes
         if len(results) == len(asked):
-            soon(
-                {
-                    "error_code": NONE,
-                    "results_by_transaction": [
-                        {"transactional_id": each, "topic_results": _by_topic(results[each])} for each in asked
-                    ],
-                }
-            )
+            soon(Steps(body()))
 
     if not asked:
-        soon({"error_code": NONE, "results_by_transaction": []})
+        return {"error_code": NONE, "results_by_transaction": []}
     for transactional_id, each in asked.items():
-        _handle_one(node, each, functools.partial(decided, transactional_id))
+        yield from _handle_one(node, each, functools.partial(decided, transactional_id))
+    return (yield from soon.steps())
 
 
-def _handle_one(node: Node, asked: Any, decided: Callable[[Codes], None]) -> None:
-    partitions = _partitions(asked.topics)
+def _handle_one(node: Node, asked: Any, decided: Callable[[Codes], None]) -> Generator[None, None, None]:
+    partitions = yield from _partitions(asked.topics)
     key = asked.transactional_id, asked.producer_id, asked.producer_epoch
-    refused = _refused(node, partitions, internal_allowed=True)
+    refused = yield from _refused(node, partitions, internal_allowed=True)
     if refused:
         decided(refused)
     elif asked.verify_only:
-        decided({(topic, index): node.transactions.verify(*key, topic, index) for topic, index in partitions})
+        codes = {}
+        for topic, index in partitions:
+            codes[topic, index] = node.transactions.verify(*key, topic, index)
+            yield
+        decided(codes)
     else:
+        added = partitions
 
-        def added(code: int) -> None:
-            decided(dict.fromkeys(partitions, code))
+        def told(code: int) -> None:
+            decided(dict.fromkeys(added, code))
 
-        node.transactions.add_partitions(*key, partitions, VERSION_2, added)
-
-
-def _partitions(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
-    return tuple(dict.fromkeys((topic.name, index) for topic in topics for index in topic.partitions))
+        node.transactions.add_partitions(*key, partitions, VERSION_2, told)
+    yield
 
 
-def _refused(node: Node, partitions: Iterable[TopicPartition], *, internal_allowed: bool) -> Codes:
+def _partitions(topics: Iterable[Any]) -> Generator[None, None, tuple[TopicPartition, ...]]:
+    found: dict[TopicPartition, None] = {}
+    for topic in topics:
+        for at, index in enumerate(topic.partitions):
+            found[topic.name, index] = None
+            if at % ITEMS_PER_STEP == 0:
+                yield
+    return tuple(found)
+
+
+def _refused(
+    node: Node, partitions: Iterable[TopicPartition], *, internal_allowed: bool
+) -> Generator[None, None, Codes]:
     """Empty if all of them may be added."""
     codes = {}
-    for topic, index in partitions:
+    fits = True
+    for at, (topic, index) in enumerate(partitions):
         if topic in INTERNAL and not internal_allowed:
-            codes[topic, index] = TOPIC_AUTHORIZATION_FAILED
+            code = TOPIC_AUTHORIZATION_FAILED
         elif node.topics.partition(topic, index) is None:
-            codes[topic, index] = UNKNOWN_TOPIC_OR_PARTITION
+            code = UNKNOWN_TOPIC_OR_PARTITION
         else:
-            codes[topic, index] = OPERATION_NOT_ATTEMPTED
-    return codes if any(code != OPERATION_NOT_ATTEMPTED for code in codes.values()) else {}
+            code = OPERATION_NOT_ATTEMPTED
+        codes[topic, index] = code
+        fits = fits and code == OPERATION_NOT_ATTEMPTED
+        if at % ITEMS_PER_STEP == 0:
+            yield
+    return {} if fits else codes
 
 
-def _by_topic(codes: Codes) -> list[Body]:
+def _by_topic(codes: Codes) -> Generator[None, None, list[Body]]:
     grouped: dict[str, list[Body]] = {}
-    for (topic, index), code in codes.items():
+    for at, ((topic, index), code) in enumerate(codes.items()):
         grouped.setdefault(topic, []).append({"partition_index": index, "partition_error_code": code})
+        if at % ITEMS_PER_STEP == 0:
+            yield
     return [{"name": topic, "results_by_partition": results} for topic, results in grouped.items()]
 
 

@@ -33,7 +33,7 @@ def handle(node: Node, request: Request) -> Body | Steps:
 
 def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
     resources = request.body.resources
-    counts = count_resources(resources)
+    counts = yield from count_resources(resources)
     responses = []
     for resource in resources:
         try:

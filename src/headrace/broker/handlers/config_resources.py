@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 from headrace.broker.catalog import CLUSTER_WIDE, THIS_BROKER
+from headrace.broker.steps import tally
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import INVALID_REQUEST
 
@@ -45,8 +46,8 @@ def check_change(resource: Any, counts: Mapping[tuple[int, str], int], nullable:
         raise PeerError(INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
 
 
-def count_resources(resources: Iterable[Any]) -> Mapping[tuple[int, str], int]:
-    return Counter((resource.resource_type, resource.resource_name) for resource in resources)
+def count_resources(resources: Iterable[Any]) -> Generator[None, None, Mapping[tuple[int, str], int]]:
+    return (yield from tally((resource.resource_type, resource.resource_name) for resource in resources))
 
 
 def answer(resource: Any, error: PeerError | None) -> Mapping[str, object]:

@@ -26,11 +26,15 @@ def handle(node: Node, request: Request) -> Body | Steps:
 def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     asked = request.body.include_authorized_operations
     groups = []
+    seen: set[str] = set()  # a group that is named twice is answered once: a short request has no answer without end
     for group_id in request.body.group_ids:
+        yield
+        if group_id in seen:
+            continue
+        seen.add(group_id)
         group = node.groups.consumer_describe([group_id])[0]
         told = asked and group["error_code"] == NONE
         groups.append({**group, "authorized_operations": ON_GROUP if told else NOT_ASKED})
-        yield
     return {"groups": groups}
 
 

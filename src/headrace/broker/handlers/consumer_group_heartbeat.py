@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.client_host import client_host
 from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.steps import Steps
 from headrace.coordinator.consumer_group_requests import Heartbeat
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _MS: Final = timedelta(milliseconds=1)
 _NO_ID: Final = uuid.UUID(int=0)
 
 
-def handle(node: Node, request: Request) -> Body | Later:
+def handle(node: Node, request: Request) -> Body | Later | Steps:
     body = request.body
     names, owned = body.subscribed_topic_names, body.topic_partitions
     beat = Heartbeat(

@@ -6,7 +6,6 @@ partition. An internal topic does not grow, unlike in Kafka: its partitions say 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.assignment import check_replicas
 from headrace.broker.handlers.create_topics import PARTITIONS_A_REQUEST_MAX
-from headrace.broker.steps import Steps
+from headrace.broker.steps import Steps, tally
 from headrace.broker.topic_names import OFFSETS_TOPIC, check_not_internal
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
@@ -38,7 +37,7 @@ def handle(node: Node, request: Request) -> Body | Steps:
 
 def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     body = request.body
-    counts = Counter(topic.name for topic in body.topics)
+    counts = yield from tally(topic.name for topic in body.topics)
     results: dict[str, Mapping[str, object]] = {}
     for topic in body.topics:
         if topic.name in results:
@@ -55,6 +54,7 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
         except PeerError as error:
             message = error.message or None
             results[topic.name] = {"name": topic.name, "error_code": error.code, "error_message": message}
+        yield
     return {"results": list(results.values())}
 
 

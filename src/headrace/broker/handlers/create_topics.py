@@ -7,7 +7,6 @@ each partition.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.broker.api import Api, Request
 from headrace.broker.config_view import ConfigView
 from headrace.broker.handlers.assignment import check_replicas
-from headrace.broker.steps import Steps, stepped
+from headrace.broker.steps import Steps, stepped, tally, up_to_few
 from headrace.broker.topic_names import check_collision, folded
 from headrace.broker.topics import NewTopic
 from headrace.core.errors import PeerError
@@ -37,13 +36,13 @@ PARTITIONS_A_REQUEST_MAX = 10_000  # as Kafka; more would also hold up the event
 
 
 def handle(node: Node, request: Request) -> Body | Steps:
-    count = sum(max(1, topic.num_partitions, len(topic.assignments)) for topic in request.body.topics)
+    count = up_to_few(max(topic.num_partitions, len(topic.assignments)) for topic in request.body.topics)
     return stepped(_answer(node, request), count, must_end=True)
 
 
 def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     body = request.body
-    counts = Counter(topic.name for topic in body.topics)
+    counts = yield from tally(topic.name for topic in body.topics)
     answers: dict[str, Mapping[str, object]] = {}
     planned: list[NewTopic] = []
     alike: dict[str, str] = {}  # the names of this request, folded
@@ -134,6 +133,7 @@ def _make(node: Node, planned: list[NewTopic], validate_only: bool) -> Generator
             free.append(at)
         except PeerError as error:
             problems[at] = error
+        yield
     try:
         made = yield from node.topics.make_in_steps([planned[at] for at in free])
     except PeerError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.leadership import usable_log
-from headrace.broker.steps import Steps, stepped
+from headrace.broker.steps import Steps, stepped, up_to_few
 from headrace.core.errors import PeerError, StorageError
 from headrace.protocol.error_codes import (
     INVALID_TOPIC_EXCEPTION,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def handle(node: Node, request: Request) -> Body | Steps:
-    count = sum(len(topic.partitions) for topic in request.body.topics)
+    count = up_to_few(len(topic.partitions) for topic in request.body.topics)
     return stepped(_answer(node, request), count, must_end=True)
 
 
@@ -43,6 +43,7 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
             }
             yield
         topics.append({"name": topic.name, "partitions": list(answers.values())})
+        yield
     return {"topics": topics}
 
 

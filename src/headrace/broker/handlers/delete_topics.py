@@ -6,14 +6,13 @@ deleted, unlike in Kafka: the state of every group or every open transaction wou
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headrace.broker.api import Api, Request
-from headrace.broker.steps import Steps
+from headrace.broker.steps import Steps, tally
 from headrace.broker.topic_names import check_not_internal
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
@@ -28,6 +27,7 @@ from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
+    from headrace.broker.topics import Topic
 
 Asked = tuple[str | None, UUID | None]  # name, id
 
@@ -38,18 +38,17 @@ def handle(node: Node, request: Request) -> Body | Steps:
 
 def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
     body = request.body
-    asked: list[Asked]
+    named: Iterable[Asked]
     if request.version >= 6:
-        asked = [(topic.name, topic.topic_id) for topic in body.topics]
+        named = ((topic.name, topic.topic_id) for topic in body.topics)
     else:
-        asked = [(name, None) for name in body.topic_names]
-    counts = Counter(asked)
-    by_both = {node.topics.get(name or "") for name, _ in asked} & {
-        node.topics.by_id(topic_id) for _, topic_id in asked if topic_id is not None
-    }
+        named = ((name, None) for name in body.topic_names)
+    counts = yield from tally(named)
+    by_both = yield from _by_both(node, counts)
     answers: dict[Asked, PeerError | None] = {}
     doomed: list[Asked] = []
-    for name, topic_id in asked:
+    for name, topic_id in counts:
+        yield
         topic = node.topics.by_id(topic_id) if topic_id is not None else node.topics.get(name or "")
         shown: Asked = (name, topic_id)
         try:
@@ -70,11 +69,31 @@ def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
             answers[topic.name, topic.id] = None
         except PeerError as error:
             answers[shown] = error
+    for name, topic_id in doomed:
+        if topic_id is not None and node.topics.by_id(topic_id) is None:  # another request was quicker
+            answers[name, topic_id] = _unknown(None)
+    doomed = [each for each in doomed if answers[each] is None]
     try:
         yield from node.topics.delete_in_steps(*(name for name, _ in doomed if name is not None))
     except PeerError as error:
         answers |= dict.fromkeys(doomed, error)
-    return {"responses": [_answer(shown, error) for shown, error in answers.items()]}
+    responses = []
+    for shown, refusal in answers.items():
+        responses.append(_answer(shown, refusal))
+        yield
+    return {"responses": responses}
+
+
+def _by_both(node: Node, asked: Iterable[Asked]) -> Generator[None, None, set[Topic | None]]:
+    """The topics that are named by their name and by their id."""
+    by_name: set[Topic | None] = set()
+    by_id: set[Topic | None] = set()
+    for name, topic_id in asked:
+        by_name.add(node.topics.get(name or ""))
+        if topic_id is not None:
+            by_id.add(node.topics.by_id(topic_id))
+        yield
+    return by_name & by_id
 
 
 def _check(name: str | None, topic_id: UUID | None, count: int) -> None:

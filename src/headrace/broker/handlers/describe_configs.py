@@ -1,13 +1,14 @@
 """DescribeConfigs: settings of topics, of this broker and of its loggers.
 
 v1 adds synonyms and sources, v3 types and documentation, v4 is flexible. A list of keys narrows the
-answer; an empty one does not. The broker resource with an empty name shows what is set for all brokers.
+answer; an empty one does not. The broker resource with an empty name shows what is set for all brokers. A resource that
+is named twice is answered twice, a number of times: a short request must not ask for an answer without end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker import loggers
 from headrace.broker.api import Api, Request
@@ -24,6 +25,8 @@ from headrace.protocol.messages import Body
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
+REPEATS_MAX: Final = 100
+
 
 def handle(node: Node, request: Request) -> Body | Steps:
     return stepped(_answer(node, request), FEW * len(request.body.resources))
@@ -34,7 +37,16 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     documentation = bool(getattr(body, "include_documentation", False))
     view = ConfigView.of(node.dynamic_settings)
     results = []
+    seen: set[tuple[int, str, tuple[str, ...] | None]] = set()
+    repeats = 0
     for resource in body.resources:
+        yield
+        asked = (resource.resource_type, resource.resource_name, resource.configuration_keys)
+        if asked in seen:
+            repeats += 1
+            if repeats > REPEATS_MAX:
+                continue
+        seen.add(asked)
         result = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
         try:
             entries = _entries(node, view, resource)
@@ -44,7 +56,6 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
             results.append(result | {"error_code": NONE, "error_message": "", "configs": configs})
         except PeerError as error:
             results.append(result | {"error_code": error.code, "error_message": error.message, "configs": []})
-        yield
     return {"results": results}
 
 

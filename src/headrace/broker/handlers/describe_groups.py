@@ -29,13 +29,17 @@ def handle(node: Node, request: Request) -> Body | Steps:
 def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     tells_operations = getattr(request.body, "include_authorized_operations", False)
     groups = []
+    seen: set[str] = set()  # a group that is named twice is answered once: a short request has no answer without end
     for group_id in request.body.groups:
+        yield
+        if group_id in seen:
+            continue
+        seen.add(group_id)
         group = dict(node.groups.describe([group_id])[0])
         if request.version < NOT_FOUND_SINCE and group["error_code"] == GROUP_ID_NOT_FOUND:
             group["error_code"] = NONE
         told = tells_operations and group["error_code"] == NONE
         groups.append({**group, "authorized_operations": ON_GROUP if told else NOT_ASKED})
-        yield
     return {"groups": groups}
 
 

@@ -1,15 +1,18 @@
 """DescribeProducers: who writes to a partition, with which epoch and sequence, and where its transaction began.
 
-One version. It is how an operator finds the transaction that holds up `read_committed` readers.
+One version. It is how an operator finds the transaction that holds up `read_committed` readers. A partition that is
+named twice is answered once: a short request must not ask for an answer without end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.leadership import usable_log
 from headrace.broker.handlers.soon import Body
+from headrace.broker.steps import ITEMS_PER_STEP, Steps
 from headrace.broker.topic_names import check_name
 from headrace.core.errors import PeerError
 from headrace.log.producer_state import ProducerEntry
@@ -22,19 +25,26 @@ NO_SEQUENCE = -1
 MESSAGES = {UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition."}
 
 
-def handle(node: Node, request: Request) -> Body:
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [_partition(node, topic.name, index) for index in topic.partition_indexes],
-            }
-            for topic in request.body.topics
-        ]
-    }
+def handle(node: Node, request: Request) -> Steps:
+    return Steps(_answer(node, request))
 
 
-def _partition(node: Node, name: str, index: int) -> Body:
+def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
+    topics = []
+    seen: set[tuple[str, int]] = set()
+    for topic in request.body.topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            if (topic.name, index) not in seen:
+                seen.add((topic.name, index))
+                partitions.append((yield from _partition(node, topic.name, index)))
+            yield
+        topics.append({"name": topic.name, "partitions": partitions})
+        yield
+    return {"topics": topics}
+
+
+def _partition(node: Node, name: str, index: int) -> Generator[None, None, Body]:
     try:
         check_name(name)
     except PeerError as error:
@@ -44,7 +54,11 @@ def _partition(node: Node, name: str, index: int) -> Body:
     log, code = usable_log(node.topics.partition(name, index))
     if log is None:
         return _refused(index, code, None)
-    producers = [_producer(producer_id, entry) for producer_id, entry in log.producers.items()]
+    producers = []
+    for at, (producer_id, entry) in enumerate(list(log.producers.items())):
+        producers.append(_producer(producer_id, entry))
+        if at % ITEMS_PER_STEP == 0:
+            yield
     return {"partition_index": index, "error_code": NONE, "error_message": None, "active_producers": producers}
 
 

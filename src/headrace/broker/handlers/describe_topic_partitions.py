@@ -6,12 +6,14 @@ allows; the cursor names the partition that the next page begins with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from heapq import heapify, heappop
 from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers import operations
 from headrace.broker.partition import Partition
+from headrace.broker.steps import Steps, tally
 from headrace.broker.topic_names import is_legal
 from headrace.protocol.error_codes import (
     INVALID_REQUEST,
@@ -20,28 +22,39 @@ from headrace.protocol.error_codes import (
     NONE,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
+from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
 
-def handle(node: Node, request: Request) -> Mapping[str, object]:
+def handle(node: Node, request: Request) -> Steps:
+    return Steps(_answer(node, request))
+
+
+def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     body = request.body
-    asked = {topic.name for topic in body.topics}
+    asked = yield from tally(topic.name for topic in body.topics)
     first_name, first_index = "", 0
     if body.cursor is not None:
         first_name, first_index = body.cursor.topic_name, body.cursor.partition_index
         if first_index < 0 or (asked and first_name not in asked):
-            refused = [_topic(topic.name, INVALID_REQUEST) for topic in body.topics]
+            refused = []
+            for topic in body.topics:
+                refused.append(_topic(topic.name, INVALID_REQUEST))
+                yield
             return {"topics": refused}
-    names = sorted(name for name in asked or (topic.name for topic in node.topics.all()) if name >= first_name)
+    names = [name for name in asked or node.topics.by_name if name >= first_name]
+    heapify(names)  # taken one by one: to sort a great many would take long
     room = max(1, min(body.response_partition_limit, node.settings.max_request_partition_size_limit))
-    return _page(node, names, first_index if names and names[0] == first_name else 0, room)
+    return (yield from _page(node, names, first_index if names and names[0] == first_name else 0, room))
 
 
-def _page(node: Node, names: list[str], first_index: int, room: int) -> Mapping[str, object]:
+def _page(node: Node, names: list[str], first_index: int, room: int) -> Generator[None, None, Body]:
     topics: list[Mapping[str, object]] = []
-    for name in names:
+    while names:
+        name = heappop(names)
+        yield
         if room <= 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": 0}}
         topic = node.topics.get(name)

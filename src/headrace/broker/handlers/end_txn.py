@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.handlers.transaction_errors import fenced
+from headrace.broker.steps import Steps
 from headrace.coordinator.transaction import VERSION_0, VERSION_2
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ FENCED_SINCE = 2
 BUMPS_SINCE = 5
 
 
-def handle(node: Node, request: Request) -> Body | Later:
+def handle(node: Node, request: Request) -> Body | Later | Steps:
     body, version, soon = request.body, request.version, Soon()
 
     def answer(answered: Body) -> None:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 COPIES_BYTES_MAX: Final = 512 << 10  # an answer holds at most so many record bytes in memory; the rest stays in files
 
+FEW_PARTITIONS: Final = 100  # a waiting fetch of more of them counts as memory that its client takes
+PARTITION_BYTES: Final = 250  # that one of them takes
+
 Answer = tuple[TopicKey, Fetched, Run | None]
 
 
@@ -83,6 +86,7 @@ class OneFetch:
         "_connection",
         "_correlation_id",
         "_handler",
+        "_held_bytes",
         "_incremental",
         "_request",
         "_session",
@@ -112,6 +116,7 @@ class OneFetch:
         self._incremental = incremental
         self._slot: Slot | None = None
         self._waiting: FetchWait | None = None
+        self._held_bytes = 0
         self._started = handler.node.reactor.turn_started
         if incremental and session is not None:
             self._wanted = [(key[0], each.asked) for key, each in session.partitions.items()]
@@ -128,9 +133,27 @@ class OneFetch:
                 partitions.append(handler.partition(key, asked.partition))
             except PeerError:
                 continue
-        self._slot = self._connection.slot(barrier=True)
+        connection = self._connection
+        self._slot = connection.slot(barrier=True)
         self._waiting = FetchWait(handler.node.purgatory, partitions, self._request.wait_ms_max, self._retry)
-        self._connection.on_close.append(self._waiting.cancel)
+        connection.hurry = self._waiting.expire
+        connection.on_close.append(self._left)
+        if len(self._wanted) > FEW_PARTITIONS:
+            self._hold(len(self._wanted) * PARTITION_BYTES)
+
+    def _hold(self, size: int) -> None:
+        """Counts what a fetch of many partitions takes while it waits."""
+        change = size - self._held_bytes
+        self._held_bytes = size
+        self._connection.body_bytes += change
+        self._handler.node.server.holds(self._connection, change)
+
+    def _left(self) -> None:
+        """Its client has gone."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+        if self._held_bytes:
+            self._hold(0)
 
     def _retry(self, last: bool) -> bool:
         try:
@@ -237,9 +260,12 @@ class OneFetch:
         parts = self._encode(answers)
         self._handler.node.metrics.fetch_latency.observe(time.perf_counter() - self._started)
         if self._slot is not None:
+            self._connection.hurry = None
+            if self._held_bytes:
+                self._hold(0)
             self._slot.answer(parts)
             if self._waiting is not None and not self._connection.closed:
-                self._connection.on_close.remove(self._waiting.cancel)
+                self._connection.on_close.remove(self._left)
         elif len(parts) == 1:
             self._connection.send(parts[0])
         else:

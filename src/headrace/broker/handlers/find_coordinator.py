@@ -10,15 +10,17 @@ error code, v6 share groups, which are not served.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.address import advertised
 from headrace.broker.handlers.malformed import MALFORMED
+from headrace.broker.steps import Steps, stepped
 from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.core.errors import StorageError
 from headrace.protocol.error_codes import COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, NONE
+from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -26,11 +28,18 @@ if TYPE_CHECKING:
 GROUP, TRANSACTION = 0, 1
 
 
-def handle(node: Node, request: Request) -> Mapping[str, object]:
-    body = request.body
+def handle(node: Node, request: Request) -> Body | Steps:
     if request.version < 4:
-        return _find(node, request, body.key, "NONE")
-    return {"coordinators": [{"key": key, **_find(node, request, key, "")} for key in body.coordinator_keys]}
+        return _find(node, request, request.body.key, "NONE")
+    return stepped(_answer(node, request), len(request.body.coordinator_keys))
+
+
+def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
+    coordinators = []
+    for key in request.body.coordinator_keys:
+        coordinators.append({"key": key, **_find(node, request, key, "")})
+        yield
+    return {"coordinators": coordinators}
 
 
 def _find(node: Node, request: Request, key: str, message: str) -> Mapping[str, object]:

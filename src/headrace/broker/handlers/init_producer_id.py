@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.handlers.transaction_errors import fenced
+from headrace.broker.steps import Steps
 from headrace.core.errors import StorageError
 from headrace.protocol.error_codes import INVALID_REQUEST, KAFKA_STORAGE_ERROR, NONE
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 FENCED_SINCE = 4
 
 
-def handle(node: Node, request: Request) -> Body | Later:
+def handle(node: Node, request: Request) -> Body | Later | Steps:
     body = request.body
     producer_id, producer_epoch = getattr(body, "producer_id", -1), getattr(body, "producer_epoch", -1)
     if (producer_id == -1) != (producer_epoch == -1):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.client_host import client_host
 from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.steps import Steps
 from headrace.coordinator.group_members import JoinProtocol, JoinRequest
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ MEMBER_ID_REQUIRED_SINCE, NAME_MAY_BE_NULL_SINCE, SKIPS_ASSIGNMENT_SINCE = 4, 7,
 _MS = timedelta(milliseconds=1)
 
 
-def handle(node: Node, request: Request) -> Body | Later:
+def handle(node: Node, request: Request) -> Body | Later | Steps:
     body, version = request.body, request.version
     soon = Soon()
 

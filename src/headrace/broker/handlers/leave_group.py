@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.steps import Steps
 from headrace.protocol.error_codes import NONE
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 MANY_SINCE = 3
 
 
-def handle(node: Node, request: Request) -> Body | Later:
+def handle(node: Node, request: Request) -> Body | Later | Steps:
     body = request.body
     soon = Soon()
     if request.version >= MANY_SINCE:

@@ -7,13 +7,12 @@ storage the last two find nothing. Nothing above what the isolation level may se
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.leadership import NO_EPOCH, usable_log
-from headrace.broker.steps import Steps, stepped
+from headrace.broker.steps import Steps, stepped, tally, up_to_few
 from headrace.core.errors import PeerError, StorageError
 from headrace.log.partition_log import PartitionLog
 from headrace.protocol.error_codes import INVALID_REQUEST, KAFKA_STORAGE_ERROR, NONE, UNSUPPORTED_VERSION
@@ -38,12 +37,12 @@ NOTHING: Found = (-1, -1, -1)
 
 
 def handle(node: Node, request: Request) -> Body | Steps:
-    return stepped(_answer(node, request), sum(len(topic.partitions) for topic in request.body.topics))
+    return stepped(_answer(node, request), up_to_few(len(topic.partitions) for topic in request.body.topics))
 
 
 def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     body = request.body
-    times = Counter((topic.name, p.partition_index) for topic in body.topics for p in topic.partitions)
+    times = yield from tally((topic.name, p.partition_index) for topic in body.topics for p in topic.partitions)
     isolation = getattr(body, "isolation_level", READ_UNCOMMITTED)
     topics = []
     for topic in body.topics:
@@ -62,6 +61,7 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
             }
             yield
         topics.append({"name": topic.name, "partitions": list(answers.values())})
+        yield
     return {"topics": topics}
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers import operations
 from headrace.broker.handlers.address import advertised
-from headrace.broker.steps import FEW, Steps, stepped
+from headrace.broker.steps import FEW, ITEMS_PER_STEP, Steps, stepped
 from headrace.broker.topics import Topic, partition_count
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
@@ -37,12 +37,30 @@ Asked = tuple[tuple[str | None, Any], ...] | None  # (name, id) each; None: all 
 
 def handle(node: Node, request: Request) -> Body | Steps:
     body, version = request.body, request.version
-    if body.topics is not None and _names_nothing(body.topics, version):
+    if body.topics is None or (version == 0 and not body.topics):
+        return stepped(_answer(node, request, None), partition_count(node.topics.by_name.values(), FEW))
+    if len(body.topics) > FEW:
+        return Steps(_answer_many(node, request))
+    if _names_nothing(body.topics, version):
         return _refused(body.topics)
-    everything = body.topics is None or (version == 0 and not body.topics)
-    asked = None if everything else tuple((t.name, getattr(t, "topic_id", None)) for t in body.topics)
-    named = node.topics.by_name.values() if asked is None else [_named(node, *each) for each in asked[: FEW + 1]]
-    return stepped(_answer(node, request, asked), partition_count(named, FEW))
+    asked = _asked(body.topics)
+    return stepped(_answer(node, request, asked), partition_count([_named(node, *each) for each in asked], FEW))
+
+
+def _answer_many(node: Node, request: Request) -> Generator[None, None, Body]:
+    topics = request.body.topics
+    asked: list[tuple[str | None, Any]] = []
+    for first in range(0, len(topics), ITEMS_PER_STEP):
+        some = topics[first : first + ITEMS_PER_STEP]
+        if _names_nothing(some, request.version):
+            return _refused(topics)
+        asked += _asked(some)
+        yield
+    return (yield from _answer(node, request, tuple(asked)))
+
+
+def _asked(topics: Any) -> tuple[tuple[str | None, Any], ...]:
+    return tuple((topic.name, getattr(topic, "topic_id", None)) for topic in topics)
 
 
 def _answer(node: Node, request: Request, asked: Asked) -> Generator[None, None, Body]:

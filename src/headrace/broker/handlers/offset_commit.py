@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.api import Api, Later, Request
+from headrace.broker.handlers.commit_slices import OFFSETS_PER_SLICE, CommitSlices
 from headrace.broker.handlers.offset_topics import Sorted, with_ids
 from headrace.broker.handlers.soon import Soon
+from headrace.broker.steps import ITEMS_PER_STEP, Steps
 from headrace.coordinator.offset_requests import by_topic
 from headrace.coordinator.offset_store import CommittedOffset, Entry
 from headrace.protocol.error_codes import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
@@ -23,29 +25,46 @@ from headrace.protocol.messages import Body, encode_body
 from headrace.protocol.offset_commit import (
     HIGH,
     KEY,
+    LIFETIME_UP_TO,
     LOW,
+    NO_EPOCH,
     NO_LIFETIME_MS,
     TOPIC_IDS_FROM,
+    Offset,
     OffsetCommitDecoder,
     OffsetCommitRequest,
     TopicKey,
+    Wanted,
 )
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
 NO_TIME_MS: Final = -1
+NO_ID: Final = uuid.UUID(int=0)
 TIME_MS_MAX: Final = 2**63 - 1
 ANSWERS_MAX: Final = 4096  # that are kept encoded: the same partition is committed again and again
 
 
-def handle(node: Node, request: Request) -> Body | Later:
+def handle(node: Node, request: Request) -> Body | Later | Steps:
     asked: OffsetCommitRequest = request.body
     group_id, generation, member_id, instance_id, lifetime_ms, topics = asked
-    now_ms = node.clock.now_ms()
-    expire_ms = NO_TIME_MS if lifetime_ms == NO_LIFETIME_MS else min(now_ms + lifetime_ms, TIME_MS_MAX)
+    if len(topics) > OFFSETS_PER_SLICE or sum([len(offsets) for _, offsets in topics]) > OFFSETS_PER_SLICE:
+        return Steps(_in_slices(node, request), must_end=True)
     found = Sorted()
     entries: list[Entry] = []
+    _sort(node, topics, lifetime_ms, found, entries)
+    if not entries:
+        return {"topics": found.merge(())}
+    answer = _Answer(request.version, topics[0][0], entries, found)
+    node.groups.commit_offsets(group_id, member_id, generation, instance_id, entries, answer, version=request.version)
+    return answer.soon.result()
+
+
+def _sort(node: Node, topics: Iterable[Wanted], lifetime_ms: int, found: Sorted, entries: list[Entry]) -> None:
+    """Into entries of partitions that exist, and refusals."""
+    now_ms = node.clock.now_ms()
+    expire_ms = NO_TIME_MS if lifetime_ms == NO_LIFETIME_MS else min(now_ms + lifetime_ms, TIME_MS_MAX)
     for key, offsets in topics:
         topic = node.topics.by_wire_id(key) if isinstance(key, bytes) else node.topics.get(key)
         for index, offset, epoch, metadata in offsets:
@@ -57,11 +76,40 @@ def handle(node: Node, request: Request) -> Body | Later:
                 found.refuse({"topic_id": uuid.UUID(bytes=key)}, index, unknown)
             else:
                 found.refuse({"name": key}, index, UNKNOWN_TOPIC_OR_PARTITION)
-    if not entries:
-        return {"topics": found.merge(())}
-    answer = _Answer(request.version, topics[0][0], entries, found)
-    node.groups.commit_offsets(group_id, member_id, generation, instance_id, entries, answer, version=request.version)
-    return answer.soon.result()
+
+
+def _in_slices(node: Node, request: Request) -> Generator[None, None, Body | Later]:
+    group_id, generation, member_id, instance_id, lifetime_ms, topics = request.body
+    version = request.version
+    ids: dict[str, uuid.UUID | None] = {}
+    found = Sorted()
+    slices = CommitSlices(found, (lambda told: with_ids(told, ids.get)) if version >= TOPIC_IDS_FROM else None)
+    for wanted in _sliced(topics):
+        entries: list[Entry] = []
+        _sort(node, wanted, lifetime_ms, found, entries)
+        if entries:
+            ids.update({name: committed.topic_id for name, _, committed in entries})
+            told = slices.expect(entries)
+            node.groups.commit_offsets(group_id, member_id, generation, instance_id, entries, told, version=version)
+        yield
+    slices.end()
+    return (yield from slices.soon.steps())
+
+
+def _sliced(topics: Iterable[Wanted]) -> Iterator[list[Wanted]]:
+    """Lists of topics with so many offsets that one step can take them."""
+    some: list[Wanted] = []
+    room = OFFSETS_PER_SLICE
+    for key, offsets in topics:
+        for first in range(0, len(offsets), OFFSETS_PER_SLICE):
+            part = offsets[first : first + OFFSETS_PER_SLICE]
+            some.append((key, part))
+            room -= len(part)
+            if room <= 0:
+                yield some
+                some, room = [], OFFSETS_PER_SLICE
+    if some:
+        yield some
 
 
 class _Answer:
@@ -101,6 +149,31 @@ def _answer_for_one(version: int, key: TopicKey, partition: int, code: int) -> b
     return encode_body(KEY, version, {"topics": [one]})
 
 
+def _from_body(body: Any, version: int) -> Generator[None, None, OffsetCommitRequest]:
+    """A long request, which was read in the general way, as the decoder would have read it."""
+    topics: list[Wanted] = []
+    for topic in body.topics:
+        key = (topic.topic_id or NO_ID).bytes if version >= TOPIC_IDS_FROM else topic.name
+        offsets: list[Offset] = []
+        for at, each in enumerate(topic.partitions):
+            epoch = getattr(each, "committed_leader_epoch", NO_EPOCH)
+            offsets.append((each.partition_index, each.committed_offset, epoch, each.committed_metadata or ""))
+            if at % ITEMS_PER_STEP == 0:
+                yield
+        topics.append((key, offsets))
+    instance_id = getattr(body, "group_instance_id", None)
+    return body.group_id, body.generation_id_or_member_epoch, body.member_id, instance_id, NO_LIFETIME_MS, topics
+
+
 _decoder = OffsetCommitDecoder()
 
-API: Final = Api(key=KEY, name="OffsetCommit", low=LOW, high=HIGH, handle=handle, decode=_decoder.decode)
+API: Final = Api(
+    key=KEY,
+    name="OffsetCommit",
+    low=LOW,
+    high=HIGH,
+    handle=handle,
+    decode=_decoder.decode,
+    from_body=_from_body,
+    from_body_since=LIFETIME_UP_TO + 1,  # the general way refuses lifetimes beyond the calendar, which are good here
+)

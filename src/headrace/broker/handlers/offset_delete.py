@@ -6,31 +6,83 @@ refused by itself. Partitions that do not exist are refused, but only if the gro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Later, Request
-from headrace.broker.handlers.offset_topics import sort_partitions
+from headrace.broker.handlers.commit_slices import OFFSETS_PER_SLICE
+from headrace.broker.handlers.offset_topics import Sorted, sort_partitions
 from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.steps import Steps, stepped, up_to_few
 from headrace.protocol.error_codes import INVALID_GROUP_ID, NONE
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
 
-def handle(node: Node, request: Request) -> Body | Later:
+def handle(node: Node, request: Request) -> Body | Later | Steps:
+    count = up_to_few(len(topic.partitions) for topic in request.body.topics)
+    return stepped(_answer(node, request), count, must_end=True)
+
+
+def _answer(node: Node, request: Request) -> Generator[None, None, Body | Later]:
     body = request.body
     if not body.group_id:
         return {"error_code": INVALID_GROUP_ID, "topics": []}
-    found = sort_partitions(node, body.topics)
-    soon = Soon()
+    found = yield from sort_partitions(node, body.topics)
+    deleting = _Deleting(found)
+    for first in range(0, max(1, len(found.known)), OFFSETS_PER_SLICE):
+        some = found.known[first : first + OFFSETS_PER_SLICE]
+        partitions = [(topic.name, partition.partition_index) for topic, partition in some]
+        node.groups.delete_offsets(body.group_id, partitions, deleting.expect())
+        if deleting.code != NONE:
+            break
+        yield
+    deleting.end()
+    return (yield from deleting.soon.steps())
 
-    def answer(answered: Body) -> None:
-        code = answered["error_code"]
-        soon({"error_code": code, "topics": found.merge(answered["topics"]) if code == NONE else []})
 
-    partitions = [(topic.name, partition.partition_index) for topic, partition in found.known]
-    node.groups.delete_offsets(body.group_id, partitions, answer)
-    return soon.result()
+class _Deleting:
+    """What the group said of each slice; answered when the last one is written, with the first error."""
+
+    __slots__ = ("_found", "_left", "_slices", "code", "soon")
+
+    def __init__(self, found: Sorted) -> None:
+        self.soon = Soon()
+        self.code = NONE
+        self._found = found
+        self._left = 1  # until the last slice was given
+        self._slices: list[Sequence[Body]] = []
+
+    def expect(self) -> Callable[[Body], None]:
+        place = len(self._slices)
+        self._slices.append(())
+        self._left += 1
+
+        def told(answered: Body) -> None:
+            self.code = self.code or answered["error_code"]
+            self._slices[place] = answered["topics"]
+            self.end()
+
+        return told
+
+    def end(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self.soon(Steps(self._body()))
+
+    def _body(self) -> Generator[None, None, Body]:
+        if self.code != NONE:
+            return {"error_code": self.code, "topics": []}
+        topics: list[dict[str, Any]] = []
+        for answered in self._slices:
+            for topic in answered:
+                if topics and topics[-1]["name"] == topic["name"]:
+                    topics[-1]["partitions"] += topic["partitions"]
+                else:
+                    topics.append({**topic, "partitions": list(topic["partitions"])})
+            yield
+        return {"error_code": NONE, "topics": (yield from self._found.merge_in_steps(topics))}
 
 
 API = Api(key=47, name="OffsetDelete", low=0, high=0, handle=handle)

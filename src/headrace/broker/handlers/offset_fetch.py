@@ -9,12 +9,13 @@ checked, v10 has topic ids. A partition that does not exist has no offset, and t
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.api import Api, Later, Request
+from headrace.broker.api import Api, Request
 from headrace.broker.handlers.offset_topics import with_ids
-from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.handlers.soon import Body
+from headrace.broker.steps import FEW, ITEMS_PER_STEP, Steps, stepped, up_to_few
 from headrace.protocol.error_codes import NONE, UNKNOWN_TOPIC_ID
 
 if TYPE_CHECKING:
@@ -24,63 +25,68 @@ ERROR_OF_ALL_SINCE, GROUPS_SINCE, TOPIC_IDS_SINCE = 2, 8, 10
 NO_EPOCH = NO_OFFSET = -1
 
 
-def handle(node: Node, request: Request) -> Body | Later:
+def handle(node: Node, request: Request) -> Body | Steps:
+    version, body = request.version, request.body
+    groups = body.groups if version >= GROUPS_SINCE else (body,)
+    if len(groups) > FEW or any(asked.topics is None for asked in groups):
+        return Steps(_answer(node, request))
+    count = up_to_few(len(topic.partition_indexes) for asked in groups for topic in asked.topics)
+    return stepped(_answer(node, request), count)
+
+
+def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     version, body = request.version, request.body
     require_stable = getattr(body, "require_stable", False)
-    soon = Soon()
     if version < GROUPS_SINCE:
-        fetch(node, body, version, require_stable, lambda group: soon(_of_one_group(body, version, group)))
-        return soon.result()
-    if not body.groups:
-        return {"groups": []}
-    answers: dict[int, Body] = {}
-
-    def answered(place: int) -> Callable[[Body], None]:
-        def keep(group: Body) -> None:
-            answers[place] = group
-            if len(answers) == len(body.groups):
-                soon({"groups": [answers[each] for each in range(len(body.groups))]})
-
-        return keep
-
-    for place, asked in enumerate(body.groups):
-        fetch(node, asked, version, require_stable, answered(place))
-    return soon.result()
+        group = yield from fetch(node, body, version, require_stable)
+        return (yield from _of_one_group(body, version, group))
+    groups = []
+    for asked in body.groups:
+        groups.append((yield from fetch(node, asked, version, require_stable)))
+        yield
+    return {"groups": groups}
 
 
-def fetch(node: Node, asked: Any, version: int, require_stable: bool, answer: Callable[[Body], None]) -> None:
+def fetch(node: Node, asked: Any, version: int, require_stable: bool) -> Generator[None, None, Body]:
     """One group's part; `asked` is a group of the request, or the request itself where it has but one."""
     unknown: list[Body] = []
-    wanted: list[tuple[str, Sequence[int]]] | None = None
-    if asked.topics is not None and version >= TOPIC_IDS_SINCE:
-        wanted = []
-        for each in asked.topics:
-            topic = node.topics.by_id(each.topic_id)
-            if topic is None:
-                unknown.append(_unknown(each))
-            else:
-                wanted.append((topic.name, each.partition_indexes))
-    elif asked.topics is not None:
-        wanted = [(each.name, each.partition_indexes) for each in asked.topics]
-
-    def id_of(name: str) -> uuid.UUID | None:
-        topic = node.topics.get(name)
-        return None if topic is None else topic.id
-
-    def finish(group: Body) -> None:
-        if version >= TOPIC_IDS_SINCE and group["error_code"] == NONE:
-            group = {**group, "topics": with_ids(group["topics"], id_of) + unknown}
-        answer(group)
-
+    wanted: list[tuple[str, Sequence[int]]] | None = None if asked.topics is None else []
+    for each in asked.topics or ():
+        yield
+        topic = node.topics.by_id(each.topic_id) if version >= TOPIC_IDS_SINCE else None
+        if version < TOPIC_IDS_SINCE:
+            name = each.name
+        elif topic is not None:
+            name = topic.name
+        else:
+            unknown.append((yield from _unknown(each)))
+            continue
+        if wanted is not None:
+            wanted.append((name, each.partition_indexes))
     member_id, member_epoch = getattr(asked, "member_id", None), getattr(asked, "member_epoch", NO_EPOCH)
-    node.groups.fetch_offsets(asked.group_id, member_id, member_epoch, wanted, require_stable, finish)
+    group: Body = yield from node.groups.fetch_offsets(asked.group_id, member_id, member_epoch, wanted, require_stable)
+    if version >= TOPIC_IDS_SINCE and group["error_code"] == NONE:
+        return {**group, "topics": with_ids(group["topics"], lambda name: _id_of(node, name)) + unknown}
+    return group
 
 
-def _unknown(asked: Any) -> Body:
-    return {
-        "topic_id": asked.topic_id,
-        "partitions": [_without_offset(index, UNKNOWN_TOPIC_ID) for index in asked.partition_indexes],
-    }
+def _id_of(node: Node, name: str) -> uuid.UUID | None:
+    topic = node.topics.get(name)
+    return None if topic is None else topic.id
+
+
+def _unknown(asked: Any) -> Generator[None, None, Body]:
+    partitions = yield from _without_offsets(asked.partition_indexes, UNKNOWN_TOPIC_ID)
+    return {"topic_id": asked.topic_id, "partitions": partitions}
+
+
+def _without_offsets(indexes: Sequence[int], code: int) -> Generator[None, None, list[Body]]:
+    partitions = []
+    for at, index in enumerate(indexes):
+        partitions.append(_without_offset(index, code))
+        if at % ITEMS_PER_STEP == 0:
+            yield
+    return partitions
 
 
 def _without_offset(partition: int, code: int) -> Body:
@@ -93,14 +99,14 @@ def _without_offset(partition: int, code: int) -> Body:
     }
 
 
-def _of_one_group(asked: Any, version: int, group: Body) -> Body:
+def _of_one_group(asked: Any, version: int, group: Body) -> Generator[None, None, Body]:
     code = group["error_code"]
     if code == NONE or version >= ERROR_OF_ALL_SINCE:
         return {"error_code": code, "topics": group["topics"]}
-    refused = [
-        {"name": each.name, "partitions": [_without_offset(index, code) for index in each.partition_indexes]}
-        for each in asked.topics
-    ]
+    refused = []
+    for each in asked.topics:
+        refused.append({"name": each.name, "partitions": (yield from _without_offsets(each.partition_indexes, code))})
+        yield
     return {"topics": refused}
 
 

@@ -5,17 +5,23 @@ v3 adds the replica that asks, v4 is flexible. An epoch that is not known here i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.leadership import usable_log
+from headrace.broker.steps import Steps, stepped, up_to_few
+from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
 
-def handle(node: Node, request: Request) -> Mapping[str, object]:
+def handle(node: Node, request: Request) -> Body | Steps:
+    return stepped(_answer(node, request), up_to_few(len(topic.partitions) for topic in request.body.topics))
+
+
+def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     topics = []
     for topic in request.body.topics:
         answers = []
@@ -31,7 +37,9 @@ def handle(node: Node, request: Request) -> Mapping[str, object]:
                     "end_offset": end_offset,
                 }
             )
+            yield
         topics.append({"topic": topic.topic, "partitions": answers})
+        yield
     return {"topics": topics}
 
 

@@ -7,10 +7,11 @@ the group's answer to them, topic by topic; a client may see that in the order o
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.handlers.soon import Body
+from headrace.broker.steps import ITEMS_PER_STEP, finish
 from headrace.protocol.error_codes import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 
 if TYPE_CHECKING:
@@ -35,11 +36,15 @@ class Sorted:
 
     def merge(self, answered: Iterable[Body]) -> list[Body]:
         """With what the group answered for the known ones."""
+        return finish(self.merge_in_steps(answered))
+
+    def merge_in_steps(self, answered: Iterable[Body]) -> Generator[None, None, list[Body]]:
         if not self._refused:
             return list(answered)
         for topic in answered:
             merged = self._refused.setdefault(_identity(topic), {**topic, "partitions": []})
             merged["partitions"].extend(topic["partitions"])
+            yield
         return list(self._refused.values())
 
 
@@ -47,13 +52,16 @@ def _identity(reference: Mapping[str, Any]) -> object:
     return reference["topic_id"] if "topic_id" in reference else reference["name"]
 
 
-def sort_partitions(node: Node, topics: Sequence[Any]) -> Sorted:
-    """By name or by id, whichever the version of the request has."""
+def sort_partitions(node: Node, topics: Sequence[Any]) -> Generator[None, None, Sorted]:
+    """By name or by id, whichever the version of the request has; in steps."""
     found = Sorted()
     for asked in topics:
+        yield
         by_id = not hasattr(asked, "name")
         topic = node.topics.by_id(asked.topic_id) if by_id else node.topics.get(asked.name)
-        for partition in asked.partitions:
+        for at, partition in enumerate(asked.partitions):
+            if at % ITEMS_PER_STEP == 0:
+                yield
             if topic is not None and 0 <= partition.partition_index < len(topic.partitions):
                 found.known.append((topic, partition))
                 continue

@@ -8,14 +8,14 @@ compression than the producer used, a thread does that first, and the connection
 from __future__ import annotations
 
 from collections.abc import Iterator
-from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from headrace.broker.connection import Slot
+from headrace.broker.handlers.produce_slowly import AT_ONCE_MAX, Packed, Packing, SlowCheck, Staging, is_short
+from headrace.broker.handlers.produce_wait import ProduceWait
 from headrace.broker.handlers.transaction_errors import IMPLICIT_SINCE, for_produce
-from headrace.core.errors import PeerError, RecordsError
-from headrace.log.admission import UNCHECKED, check_slowly
-from headrace.protocol.batch import HEADER_BYTES, PRODUCER, PRODUCER_AT, TRANSACTIONAL, check_produced
+from headrace.core.errors import PeerError
+from headrace.log.admission import UNCHECKED
+from headrace.protocol.batch import HEADER_BYTES, PRODUCER, PRODUCER_AT, TRANSACTIONAL
 from headrace.protocol.error_codes import (
     INVALID_REQUIRED_ACKS,
     INVALID_TOPIC_EXCEPTION,
@@ -25,111 +25,16 @@ from headrace.protocol.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from headrace.protocol.framing import Chunk
-from headrace.protocol.produce import Answer, ProduceRequest, Refusal, TopicKey, encode, refused
-from headrace.protocol.records import recompress
+from headrace.protocol.produce import ProduceRequest, TopicKey, Wanted
 
 if TYPE_CHECKING:
     from headrace.broker.connection import Connection
+    from headrace.broker.handlers.produce_slowly import SlowBatch, ToPack
     from headrace.broker.node import Node
     from headrace.broker.topics import Topic
-    from headrace.log.config import LogConfig
     from headrace.log.partition_log import PartitionLog
 
-    _SlowBatch = tuple[TopicKey, int, PartitionLog, memoryview, int, int]  # topic, partition, log, data[start:end]
-    _ToPack = tuple[int, int, int, int | None, str, LogConfig]  # start, end, codec, level; the log's name and settings
-
 _ATTRIBUTES: Final = 22  # the low byte of a batch's attributes
-
-# By where a batch starts: what stands for it and the largest timestamp in it, or why it is refused.
-Packed = dict[int, tuple[bytearray, int] | PeerError]
-
-
-class ProduceWait(Slot):
-    """One request under way: answered when the last of its batches is written."""
-
-    __slots__ = (
-        "_chunk",
-        "_correlation_id",
-        "_node",
-        "_size",
-        "_started",
-        "acks",
-        "answers",
-        "is_staged",
-        "logs",
-        "pending",
-        "version",
-    )
-
-    def __init__(
-        self,
-        node: Node,
-        connection: Connection,
-        chunk: Chunk,
-        size: int,
-        version: int,
-        correlation_id: int,
-        acks: int,
-    ) -> None:
-        self.connection = connection
-        self.barrier = False
-        self.bytes_held = 0
-        self.parts = None
-        self.acks = acks
-        self.answers: list[Answer] = []
-        self.logs: list[PartitionLog | None] = []  # whose answer stands where; None where it was refused
-        self.pending = 1  # one for the handler itself, while it stages
-        self.is_staged = False
-        self._node = node
-        self._chunk = chunk
-        self._size = size
-        self.version = version
-        self._correlation_id = correlation_id
-        self._started = node.reactor.turn_started
-
-    def refuse(self, key: TopicKey, index: int, error: PeerError) -> None:
-        record_errors = error.records if isinstance(error, RecordsError) else ()
-        self.answers.append(refused(key, index, error.code, Refusal(error.message, record_errors)))
-        self.logs.append(None)
-        self._node.metrics.error(error.code)
-
-    def staged(self) -> None:
-        """The handler is through with it."""
-        self.is_staged = True
-        if self.pending == 1:
-            self.done(None, None)  # nothing is under way
-        else:
-            self.pending -= 1
-
-    def give_up(self, error: BaseException) -> None:
-        """A bug of ours ends the connection. What the request pins and counts is let go when all of it that was staged
-        before is written."""
-        self.connection.broke(error if isinstance(error, Exception) else RuntimeError(repr(error)))
-        if not self.is_staged:
-            self.staged()
-
-    def done(self, log: PartitionLog | None, error: Exception | None) -> None:
-        if error is not None:
-            for at, each in enumerate(self.logs):
-                if each is log:
-                    key, numbers, _ = self.answers[at]
-                    self.answers[at] = refused(key, numbers[0], KAFKA_STORAGE_ERROR, Refusal(str(error)))
-        self.pending -= 1
-        if self.pending:
-            return
-        self._chunk.unpin()
-        connection = self.connection
-        node = self._node
-        node.server.end(connection, self._size)
-        node.metrics.produce_latency.observe(perf_counter() - self._started)
-        if self.acks != 0:
-            self.parts = [encode(self.version, self._correlation_id, self.answers)]
-            connection.answered(self)
-        elif any(numbers[1] for _, numbers, _ in self.answers):
-            # With acks=0 a closed connection is the only way to say that something went wrong.
-            connection.close()
-        elif not connection.closed:
-            connection.settle()
 
 
 class ProduceHandler:
@@ -176,7 +81,7 @@ class ProduceHandler:
     ) -> None:
         """With batches of which some may have been refused already."""
         if self._topics.packs_anew and (to_pack := self._to_pack(request, view)):
-            _Packing(self, request, view, wait, to_pack, refused).begin()
+            Packing(self, request, view, wait, to_pack, refused).begin()
         else:
             self.stage(request, view, wait, refused)
 
@@ -187,13 +92,33 @@ class ProduceHandler:
         wait: ProduceWait,
         packed: Packed | None,
     ) -> None:
+        topics = request[3]
+        if (len(topics) == 1 and len(topics[0][1]) <= AT_ONCE_MAX) or is_short(topics):
+            slow: list[SlowBatch] = []
+            self.stage_some(topics, view, wait, packed, request[0], slow, again=False)
+            self.stage_slow(request, wait, slow)
+        else:
+            Staging(self, request, view, wait, packed).begin()
+
+    def stage_some(
+        self,
+        topics: list[Wanted],
+        view: memoryview,
+        wait: ProduceWait,
+        packed: Packed | None,
+        transactional_id: str | None,
+        slow: list[SlowBatch],
+        *,
+        again: bool,
+    ) -> None:
+        """Stages these batches, or puts them among the slow ones. `again`: others were served since the transaction
+        was asked."""
         now_ms = self.node.turn_ms()
-        topics = self._topics
+        known = self._topics
         acks_are_valid = -1 <= wait.acks <= 1
-        transactional = request[0] is not None
-        slow: list[_SlowBatch] = []
-        for key, wanted in request[3]:
-            topic = topics.by_name.get(key) if type(key) is str else topics.by_wire_id(key)  # type: ignore[arg-type]
+        transactional = transactional_id is not None
+        for key, wanted in topics:
+            topic = known.by_name.get(key) if type(key) is str else known.by_wire_id(key)  # type: ignore[arg-type]
             for index, start, end in wanted:
                 try:
                     if topic is None or not acks_are_valid or not 0 <= index < len(topic.partitions) or topic.internal:
@@ -206,12 +131,17 @@ class ProduceHandler:
                         if isinstance(other, PeerError):
                             raise other
                         data, start, end, largest = memoryview(other[0]), 0, len(other[0]), other[1]
+                    if again and transactional_id is not None and end - start >= HEADER_BYTES:
+                        self.verify_again(transactional_id, log, data, start, wait.version)
                     if not self.place(wait, key, index, log, data, start, end, now_ms, transactional, largest):
                         slow.append((key, index, log, data, start, end))
                 except PeerError as error:
                     wait.refuse(key, index, error)
+
+    def stage_slow(self, request: ProduceRequest, wait: ProduceWait, slow: list[SlowBatch]) -> None:
+        """What a thread must look at first; if there is nothing of the kind all of the request is staged."""
         if slow:
-            _SlowCheck(self, wait, slow, now_ms, request[0]).begin()
+            SlowCheck(self, wait, slow, self.node.turn_ms(), request[0]).begin()
         else:
             wait.staged()
 
@@ -330,9 +260,9 @@ class ProduceHandler:
 
     # ── another compression than the producer's ──────────────────────────────────────────────────────────────────
 
-    def _to_pack(self, request: ProduceRequest, view: memoryview) -> list[_ToPack]:
+    def _to_pack(self, request: ProduceRequest, view: memoryview) -> list[ToPack]:
         """The batches whose topic names another codec."""
-        found: list[_ToPack] = []
+        found: list[ToPack] = []
         for key, wanted in request[3]:
             topic = self._topics.get(key) if isinstance(key, str) else self._topics.by_wire_id(key)
             if topic is None or topic.config.compression_type == "producer":
@@ -345,142 +275,6 @@ class ProduceHandler:
                 if log is not None and codec is not None:
                     found.append((start, end, codec, topic.config.compression_level, log.name, log.config))
         return found
-
-
-class _Packing:
-    """Batches of one request that a thread packs anew before any of them is staged: one by one, so that those of other
-    clients have their turn in between."""
-
-    __slots__ = ("_handler", "_now_ms", "_packed", "_refused", "_request", "_view", "_wait", "_wanted")
-
-    def __init__(
-        self,
-        handler: ProduceHandler,
-        request: ProduceRequest,
-        view: memoryview,
-        wait: ProduceWait,
-        wanted: list[_ToPack],
-        refused: Packed | None,
-    ) -> None:
-        self._handler = handler
-        self._request = request
-        self._view = view
-        self._wait = wait
-        self._wanted = wanted
-        self._refused = refused
-        self._packed: Packed = {}
-        self._now_ms = handler.node.turn_ms()
-
-    def begin(self) -> None:
-        self._wait.connection.barriers += 1
-        self._handler.node.slow_workers.submit(self.pack, self.done)
-
-    def pack(self) -> tuple[bytearray, int] | PeerError:
-        """In the thread: the next batch as it is kept, with the largest timestamp in it; or why it is refused."""
-        start, end, codec, level, name, config = self._wanted[len(self._packed)]
-        view = self._view
-        try:
-            check_produced(view, start, end)
-            largest = check_slowly(name, config, view, start, end, self._now_ms)
-            return recompress(bytes(view[start:end]), codec, level), largest
-        except PeerError as error:
-            return error
-
-    def done(self, result: object, error: BaseException | None) -> None:
-        wait = self._wait
-        try:
-            if error is not None:
-                wait.give_up(error)
-                return
-            self._packed[self._wanted[len(self._packed)][0]] = result  # type: ignore[assignment]
-            if len(self._packed) < len(self._wanted):
-                self._handler.node.slow_workers.submit(self.pack, self.done)
-                return
-            wait.connection.barriers -= 1
-            self._stage()
-            wait.connection.settle()
-        except Exception as failed:
-            wait.give_up(failed)
-
-    def _stage(self) -> None:
-        request, view, wait = self._request, self._view, self._wait
-        packed = self._packed
-        if request[0] is not None:
-            for _, _, start, log in self._handler.transactional(request, view):
-                try:
-                    self._handler.verify_again(request[0], log, view, start, wait.version)
-                except PeerError as outside:
-                    packed[start] = outside
-        self._handler.stage(request, view, wait, {**packed, **(self._refused or {})})
-
-
-class _SlowCheck:
-    """Batches of one request whose records are looked at in a thread, then staged on the loop: one by one, so that
-    those of other clients have their turn in between."""
-
-    __slots__ = ("_at", "_batches", "_handler", "_now_ms", "_transactional_id", "_wait")
-
-    def __init__(
-        self,
-        handler: ProduceHandler,
-        wait: ProduceWait,
-        batches: list[_SlowBatch],
-        now_ms: int,
-        transactional_id: str | None,
-    ) -> None:
-        self._handler = handler
-        self._wait = wait
-        self._batches = batches
-        self._at = 0  # which of them is with the thread
-        self._now_ms = now_ms
-        self._transactional_id = transactional_id
-
-    def begin(self) -> None:
-        self._wait.connection.barriers += 1
-        self._handler.node.slow_workers.submit(self.check, self.done)
-
-    def check(self) -> int | PeerError:
-        """In the thread: the largest timestamp of the batch, or why it is refused."""
-        _, _, log, data, start, end = self._batches[self._at]
-        try:
-            return check_slowly(log.name, log.config, data, start, end, self._now_ms)
-        except PeerError as error:
-            return error
-        except (MemoryError, OSError) as error:
-            why = f"{log.name}: no memory to inflate a batch of {end - start} bytes ({error}); send it again"
-            return PeerError(KAFKA_STORAGE_ERROR, why)
-
-    def done(self, result: object, error: BaseException | None) -> None:
-        wait = self._wait
-        try:
-            if error is not None:
-                wait.give_up(error)
-                return
-            self._place(result)
-            self._at += 1
-            if self._at < len(self._batches):
-                self._handler.node.slow_workers.submit(self.check, self.done)
-                return
-            wait.connection.barriers -= 1
-            wait.staged()
-            wait.connection.settle()
-        except Exception as failed:
-            wait.give_up(failed)
-
-    def _place(self, found: object) -> None:
-        key, index, log, data, start, end = self._batches[self._at]
-        wait, handler, transactional_id = self._wait, self._handler, self._transactional_id
-        try:
-            if not isinstance(found, int):
-                raise found if isinstance(found, PeerError) else TypeError(f"{found!r} is not a timestamp")
-            if log.deleted:
-                raise PeerError(UNKNOWN_TOPIC_OR_PARTITION, f"{log.name}: deleted while its records were checked")
-            if transactional_id is not None:
-                handler.verify_again(transactional_id, log, data, start, wait.version)
-            now_ms = handler.node.turn_ms()
-            handler.place(wait, key, index, log, data, start, end, now_ms, transactional_id is not None, found)
-        except PeerError as refusal:
-            wait.refuse(key, index, refusal)
 
 
 def _last_of_each(request: ProduceRequest) -> ProduceRequest:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.steps import Steps
 from headrace.coordinator.group_effects import sync_refused
 from headrace.protocol.error_codes import INCONSISTENT_GROUP_PROTOCOL
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 PROTOCOL_NAMED_SINCE = 5
 
 
-def handle(node: Node, request: Request) -> Body | Later:
+def handle(node: Node, request: Request) -> Body | Later | Steps:
     body = request.body
     protocol = (getattr(body, "protocol_type", None), getattr(body, "protocol_name", None))
     if request.version >= PROTOCOL_NAMED_SINCE and None in protocol:

@@ -8,14 +8,16 @@ version has topic ids, and the records have none either.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Later, Request
+from headrace.broker.handlers.commit_slices import OFFSETS_PER_SLICE, CommitSlices
 from headrace.broker.handlers.offset_topics import Sorted, sort_partitions
 from headrace.broker.handlers.soon import Body, Soon
-from headrace.coordinator.offset_requests import by_topic
-from headrace.coordinator.offset_store import CommittedOffset
+from headrace.broker.steps import Steps, stepped, up_to_few
+from headrace.coordinator.offset_requests import add_by_topic
+from headrace.coordinator.offset_store import CommittedOffset, Entry
 from headrace.coordinator.placing import partition_for
 from headrace.coordinator.transactions import OFFSETS_TOPIC
 from headrace.protocol.error_codes import (
@@ -24,8 +26,10 @@ from headrace.protocol.error_codes import (
     INVALID_GROUP_ID,
     INVALID_PRODUCER_EPOCH,
     INVALID_TXN_STATE,
+    NONE,
     PRODUCER_FENCED,
     TRANSACTION_ABORTABLE,
+    UNKNOWN_TOPIC_OR_PARTITION,
 )
 
 if TYPE_CHECKING:
@@ -35,68 +39,96 @@ LOADING_KNOWN_SINCE, ABORTABLE_SINCE, IMPLICIT_SINCE = 2, 4, 5
 NO_GENERATION = NO_EPOCH = -1
 
 
-def handle(node: Node, request: Request) -> Body | Later:
+def handle(node: Node, request: Request) -> Body | Later | Steps:
+    count = up_to_few(len(topic.partitions) for topic in request.body.topics)
+    return stepped(_answer(node, request), count, must_end=True)
+
+
+def _answer(node: Node, request: Request) -> Generator[None, None, Body | Later]:
     body, version = request.body, request.version
-    found = sort_partitions(node, body.topics)
+    found = yield from sort_partitions(node, body.topics)
     if not found.known:
-        return {"topics": found.merge(())}
+        return {"topics": (yield from found.merge_in_steps(()))}
     if not body.group_id:
-        return _refused(found, INVALID_GROUP_ID)
-    now_ms = node.clock.now_ms()
-    entries = [
-        (
-            topic.name,
-            partition.partition_index,
-            CommittedOffset(
-                partition.committed_offset,
-                getattr(partition, "committed_leader_epoch", NO_EPOCH),
-                partition.committed_metadata or "",
-                now_ms,
-            ),
-        )
-        for topic, partition in found.known
-    ]
+        return (yield from _refused(found, INVALID_GROUP_ID))
     soon = Soon()
+
+    def decided(code: int) -> None:
+        """Whether the transaction takes them; only then is the group asked, as in Kafka."""
+        soon(Steps(_refused(found, _told(code, version)) if code else _commit(node, body, version, found)))
+
+    _ask_transaction(node, body, version, decided)
+    return (yield from soon.steps())
+
+
+def _commit(node: Node, body: Any, version: int, found: Sorted) -> Generator[None, None, Body | Later]:
+    slices = CommitSlices(found)
+    is_open = True
+    for first in range(0, len(found.known), OFFSETS_PER_SLICE):
+        now_ms = node.clock.now_ms()
+        entries: list[Entry] = []
+        for topic, partition in found.known[first : first + OFFSETS_PER_SLICE]:
+            entry = (topic.name, partition.partition_index, _committed(partition, now_ms))
+            if node.topics.get(topic.name) is topic:
+                entries.append(entry)
+            else:  # deleted since it was looked up
+                slices.refuse([entry], UNKNOWN_TOPIC_OR_PARTITION)
+        if first:  # others were served since the transaction took them, and one of them may have ended it
+            is_open = is_open and _verify(node, body) == NONE
+        if is_open:
+            _commit_slice(node, body, version, entries, slices)
+        else:
+            slices.refuse(entries, _told(TRANSACTION_ABORTABLE, version))
+        yield
+    slices.end()
+    return (yield from slices.soon.steps())
+
+
+def _commit_slice(node: Node, body: Any, version: int, entries: list[Entry], slices: CommitSlices) -> None:
+    told = slices.expect(entries)
 
     def answer(codes: list[int]) -> None:
         if version < LOADING_KNOWN_SINCE:
             codes = [COORDINATOR_NOT_AVAILABLE if code == COORDINATOR_LOAD_IN_PROGRESS else code for code in codes]
-        told = [(topic, partition, code) for (topic, partition, _), code in zip(entries, codes, strict=True)]
-        soon({"topics": found.merge(by_topic(told)["topics"])})
+        told(codes)
 
-    def decided(code: int) -> None:
-        """Whether the transaction takes them; only then is the group asked, as in Kafka."""
-        if code:
-            answer([_told(code, version)] * len(entries))
-            return
-        node.groups.commit_offsets_in_transaction(
-            body.producer_id,
-            body.producer_epoch,
-            body.group_id,
-            getattr(body, "member_id", ""),
-            getattr(body, "generation_id", NO_GENERATION),
-            getattr(body, "group_instance_id", None),
-            entries,
-            answer,
-            transactional_id=body.transactional_id,
-            version=version,
-        )
+    node.groups.commit_offsets_in_transaction(
+        body.producer_id,
+        body.producer_epoch,
+        body.group_id,
+        getattr(body, "member_id", ""),
+        getattr(body, "generation_id", NO_GENERATION),
+        getattr(body, "group_instance_id", None),
+        entries,
+        answer,
+        transactional_id=body.transactional_id,
+        version=version,
+    )
 
-    _ask_transaction(node, body, version, decided)
-    return soon.result()
+
+def _committed(partition: Any, now_ms: int) -> CommittedOffset:
+    epoch = getattr(partition, "committed_leader_epoch", NO_EPOCH)
+    return CommittedOffset(partition.committed_offset, epoch, partition.committed_metadata or "", now_ms)
+
+
+def _verify(node: Node, body: Any) -> int:
+    return node.transactions.verify(body.transactional_id, body.producer_id, body.producer_epoch, *_place(node, body))
+
+
+def _place(node: Node, body: Any) -> tuple[str, int]:
+    """The partition of the offsets' topic that has the group."""
+    offsets_topic = node.topics.get(OFFSETS_TOPIC)
+    return OFFSETS_TOPIC, partition_for(body.group_id, 1 if offsets_topic is None else len(offsets_topic.partitions))
 
 
 def _ask_transaction(node: Node, body: Any, version: int, decided: Callable[[int], None]) -> None:
-    offsets_topic = node.topics.get(OFFSETS_TOPIC)
-    if offsets_topic is None:
+    if node.topics.get(OFFSETS_TOPIC) is None:
         decided(COORDINATOR_NOT_AVAILABLE)
-        return
-    producer = (body.transactional_id, body.producer_id, body.producer_epoch)
-    place = (OFFSETS_TOPIC, partition_for(body.group_id, len(offsets_topic.partitions)))
-    if version >= IMPLICIT_SINCE:
-        node.transactions.add_implicitly(*producer, [place], decided)
+    elif version >= IMPLICIT_SINCE:
+        producer = (body.transactional_id, body.producer_id, body.producer_epoch)
+        node.transactions.add_implicitly(*producer, [_place(node, body)], decided)
     else:
-        decided(node.transactions.verify(*producer, *place))
+        decided(_verify(node, body))
 
 
 def _told(code: int, version: int) -> int:
@@ -105,9 +137,12 @@ def _told(code: int, version: int) -> int:
     return INVALID_TXN_STATE if code == TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE else code
 
 
-def _refused(found: Sorted, code: int) -> Body:
-    refused = by_topic((topic.name, partition.partition_index, code) for topic, partition in found.known)
-    return {"topics": found.merge(refused["topics"])}
+def _refused(found: Sorted, code: int) -> Generator[None, None, Body]:
+    refused: list[dict[str, Any]] = []
+    for topic, partition in found.known:
+        add_by_topic(refused, [(topic.name, partition.partition_index, code)])
+        yield
+    return {"topics": (yield from found.merge_in_steps(refused))}
 
 
 API = Api(key=28, name="TxnOffsetCommit", low=0, high=5, handle=handle)

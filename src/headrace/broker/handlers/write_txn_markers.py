@@ -7,12 +7,13 @@ An answer has no order, and one entry a producer, however many markers it had.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.leadership import usable_log
 from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.steps import ITEMS_PER_STEP, Steps, stepped, up_to_few
 from headrace.core.errors import PeerError
 from headrace.log.transactions import Marker
 from headrace.protocol.error_codes import KAFKA_STORAGE_ERROR, NONE, UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_OR_PARTITION
@@ -25,19 +26,26 @@ EPOCH_BUMPED_SINCE = 2  # the transaction version, not the request's
 Place = tuple[str, int]
 
 
-def handle(node: Node, request: Request) -> Body | Later:
+def handle(node: Node, request: Request) -> Body | Later | Steps:
+    named = (len(topic.partition_indexes) for asked in request.body.markers for topic in asked.topics)
+    return stepped(_answer(node, request), up_to_few(named), must_end=True)
+
+
+def _answer(node: Node, request: Request) -> Generator[None, None, Body | Later]:
     answer = _Answer()
     for asked in request.body.markers:
-        for topic, index in _places(asked):
-            answer.expect()
-            _write(node, asked, topic, index, answer)
+        places: set[Place] = set()  # a partition that is named twice in a marker still has one end of the transaction
+        for topic in asked.topics:
+            for index in topic.partition_indexes:
+                if (topic.name, index) not in places:
+                    places.add((topic.name, index))
+                    answer.expect()
+                    _write(node, asked, topic.name, index, answer)
+                yield
+            yield
+        yield
     answer.told()
-    return answer.soon.result()
-
-
-def _places(asked: Any) -> Iterator[Place]:
-    """Each once: a partition that is named twice in a marker still has one end of the transaction."""
-    yield from dict.fromkeys((topic.name, index) for topic in asked.topics for index in topic.partition_indexes)
+    return (yield from answer.soon.steps())
 
 
 def _write(node: Node, asked: Any, topic: str, index: int, answer: _Answer) -> None:
@@ -81,20 +89,22 @@ class _Answer:
             self._codes.setdefault(producer, {}).setdefault(topic, {})[index] = code
         self._left -= 1
         if self._left == 0:
-            self.soon({"markers": [_marker(each, topics) for each, topics in self._codes.items()]})
+            self.soon(Steps(self._body()))
 
-
-def _marker(producer: int, topics: dict[str, dict[int, int]]) -> Body:
-    return {
-        "producer_id": producer,
-        "topics": [
-            {
-                "name": name,
-                "partitions": [{"partition_index": index, "error_code": code} for index, code in partitions.items()],
-            }
-            for name, partitions in topics.items()
-        ],
-    }
+    def _body(self) -> Generator[None, None, Body]:
+        markers: list[Body] = []
+        for producer, topics in self._codes.items():
+            told: list[Body] = []
+            markers.append({"producer_id": producer, "topics": told})
+            for name, codes in topics.items():
+                partitions: list[Body] = []
+                told.append({"name": name, "partitions": partitions})
+                for at, (index, code) in enumerate(codes.items()):
+                    partitions.append({"partition_index": index, "error_code": code})
+                    if at % ITEMS_PER_STEP == 0:
+                        yield
+            yield
+        return {"markers": markers}
 
 
 API = Api(key=27, name="WriteTxnMarkers", low=1, high=2, handle=handle)

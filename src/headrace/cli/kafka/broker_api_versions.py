@@ -4,7 +4,8 @@ from typing import Any
 
 from headrace.cli.kafka import tool
 from headrace.cli.kafka.options import Option
-from headrace.cli.kafka.tool import ToolError, require
+from headrace.cli.kafka.tool import require
+from headrace.client.errors import ClientError
 
 NAME = "kafka-broker-api-versions.sh"
 ABOUT = "This tool helps to retrieve broker version information."
@@ -30,8 +31,8 @@ def main() -> None:
 def run(args: list[str]) -> int:
     given = tool.read_options(OPTIONS, args, ABOUT)
     require(given, "bootstrap-server")
-    from headrace.cli.kafka.client_properties import load
-    from headrace.cli.kafka.cluster import Cluster
+    from headrace.client.cluster import Cluster
+    from headrace.client.properties import load
 
     properties = load(given.one("command-config")) if given.has("command-config") else {}
     with Cluster(given.one("bootstrap-server"), properties) as cluster:
@@ -39,7 +40,7 @@ def run(args: list[str]) -> int:
             where = f"{node.host}:{node.port} (id: {node.id} rack: {node.rack or 'null'} isFenced: false)"
             try:
                 print(f"{where} -> {table(cluster.at(node.id))}")
-            except ToolError as error:
+            except ClientError as error:
                 print(f"{where} -> ERROR: {error}")
     return 0
 

@@ -58,7 +58,7 @@ class BrokerWatch:
             raise ToolError(f"No broker answered for {self.away_s_max:g} s; {done}")
 
     def _answers(self) -> bool:
-        from headrace.cli.kafka.greeting import greet
+        from headrace.client.greeting import greet
 
         try:
             greet(self._properties["bootstrap.servers"], {**self._properties, **_ASK})

@@ -2,14 +2,14 @@
 
 import re
 
-from headrace.cli.kafka.cluster import Cluster
 from headrace.cli.kafka.configs import BROKERS, CLIENTS, GROUPS, IPS, LOGGERS, METRICS, TOPICS, USERS
-from headrace.cli.kafka.group_facts import list_groups
-from headrace.cli.kafka.kafka_errors import KafkaError, check
 from headrace.cli.kafka.options import Given
 from headrace.cli.kafka.tool import ToolError
-from headrace.cli.kafka.topic_facts import Setting, describe_configs, topic_names
-from headrace.cli.kafka.wire import UnsupportedError
+from headrace.client.cluster import Cluster
+from headrace.client.errors import KafkaError, check
+from headrace.client.groups import list_groups
+from headrace.client.topics import Setting, describe_configs, topic_names
+from headrace.client.wire import UnsupportedError
 
 INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES = 44, 74
 SET, DELETE = 0, 1
@@ -127,7 +127,7 @@ def alter(cluster: Cluster, given: Given, types: list[str], names: list[str]) ->
 
 
 def to_add(given: Given) -> dict[str, str]:
-    from headrace.cli.kafka.client_properties import load
+    from headrace.client.properties import load
 
     found = load(given.one("add-config-file")) if given.has("add-config-file") else {}
     if given.has("add-config"):

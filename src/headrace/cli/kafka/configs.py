@@ -67,8 +67,8 @@ def run(args: list[str]) -> int:
     _check(given, types, names)
     bootstrap = given.one("bootstrap-controller") or bootstrap_of(given)
     from headrace.cli.kafka import config_actions
-    from headrace.cli.kafka.client_properties import load
-    from headrace.cli.kafka.cluster import Cluster
+    from headrace.client.cluster import Cluster
+    from headrace.client.properties import load
 
     if given.has("alter") and len(types) != len(names):
         raise ToolError("An entity name must be specified for every entity type")

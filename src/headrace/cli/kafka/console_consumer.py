@@ -104,9 +104,9 @@ def run(args: list[str]) -> int:
     given = tool.read_options(OPTIONS, args, ABOUT)
     _check(given)
     bootstrap = bootstrap_of(given)
-    from headrace.cli.kafka.client_properties import gathered, load, pairs
-    from headrace.cli.kafka.greeting import greet
     from headrace.cli.kafka.message_formats import format_named
+    from headrace.client.greeting import greet
+    from headrace.client.properties import gathered, load, pairs
 
     formatting = load(given.one("formatter-config")) if given.has("formatter-config") else {}
     for name in ("key-deserializer", "value-deserializer"):

@@ -129,9 +129,9 @@ def run(args: list[str]) -> int:
         raise UsageError('Missing required argument "[bootstrap-server]"')
     if given.one("line-reader") not in _READERS:
         raise ToolError(f"--line-reader {given.one('line-reader')}: Java classes cannot be loaded; known is {_READER}")
-    from headrace.cli.kafka.client_properties import gathered, load, pairs
-    from headrace.cli.kafka.greeting import greet
     from headrace.cli.kafka.line_reader import LineReader
+    from headrace.client.greeting import greet
+    from headrace.client.properties import gathered, load, pairs
 
     reader = LineReader.of(
         (load(given.one("reader-config")) if given.has("reader-config") else {}) | pairs(given.all("property"))

@@ -20,12 +20,12 @@ from confluent_kafka import (
 
 from headrace.cli.kafka import group_positions
 from headrace.cli.kafka.broker_watch import BrokerWatch
-from headrace.cli.kafka.client_settings import consumer_settings, make_client
 from headrace.cli.kafka.consuming import close, take
 from headrace.cli.kafka.group_positions import GroupPositions, is_end
 from headrace.cli.kafka.message_formats import Format, Shown
 from headrace.cli.kafka.tool import ToolError, stop_printing
 from headrace.cli.kafka.topic_wait import TopicWait
+from headrace.client.librdkafka import consumer_settings, make_client
 
 NAME = "kafka-console-consumer.sh"
 BATCH_MAX = 500

@@ -13,13 +13,13 @@ from confluent_kafka import Producer
 
 from headrace.cli.kafka import tool
 from headrace.cli.kafka.broker_watch import BrokerWatch
-from headrace.cli.kafka.client_settings import make_client, producer_settings
 from headrace.cli.kafka.delivery_watch import DeliveryWatch
 from headrace.cli.kafka.input_lines import input_lines
 from headrace.cli.kafka.line_reader import Line, LineReader
 from headrace.cli.kafka.producing import ready
 from headrace.cli.kafka.stop_signals import StopSignals
 from headrace.cli.kafka.tool import ToolError
+from headrace.client.librdkafka import make_client, producer_settings
 
 NAME = "kafka-console-producer.sh"
 _POLL_S = 0.1

@@ -102,8 +102,8 @@ def run(args: list[str]) -> int:
 
         return validate_regex(given.one("validate-regex"))
     from headrace.cli.kafka import group_actions
-    from headrace.cli.kafka.client_properties import load
-    from headrace.cli.kafka.cluster import Cluster
+    from headrace.client.cluster import Cluster
+    from headrace.client.properties import load
 
     properties = load(given.one("command-config")) if given.has("command-config") else {}
     if given.has("timeout"):

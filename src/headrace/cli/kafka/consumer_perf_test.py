@@ -71,8 +71,8 @@ def run(args: list[str]) -> int:
         raise UsageError("Exactly one of the following arguments is required: [messages], [num-records]")
     if given.one("reporting-interval") <= 0:
         raise UsageError("Reporting interval must be greater than 0.")
-    from headrace.cli.kafka.client_properties import gathered
-    from headrace.cli.kafka.greeting import greet
+    from headrace.client.greeting import greet
+    from headrace.client.properties import gathered
 
     properties = gathered(given.one("consumer.config"), given.all("command-property"))
     greet(given.one("bootstrap-server"), properties)
@@ -110,8 +110,8 @@ class _Reading:
         from headrace.cli.kafka import group_positions
         from headrace.cli.kafka.broker_watch import BrokerWatch
         from headrace.cli.kafka.client_metrics import ClientMetrics
-        from headrace.cli.kafka.client_settings import consumer_settings, make_client
         from headrace.cli.kafka.topic_wait import TopicWait
+        from headrace.client.librdkafka import consumer_settings, make_client
 
         self._given = given
         self._watch = BrokerWatch(properties)

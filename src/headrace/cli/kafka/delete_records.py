@@ -37,8 +37,8 @@ def run(args: list[str]) -> int:
     given = tool.read_options(OPTIONS, args, ABOUT)
     require(given, "bootstrap-server", "offset-json-file")
     wanted = read_offsets(given.one("offset-json-file"))
-    from headrace.cli.kafka.client_properties import load
-    from headrace.cli.kafka.cluster import Cluster
+    from headrace.client.cluster import Cluster
+    from headrace.client.properties import load
 
     properties = load(given.one("command-config")) if given.has("command-config") else {}
     with Cluster(given.one("bootstrap-server"), properties) as cluster:
@@ -80,8 +80,8 @@ def read_offsets(path: str) -> dict[Place, int]:
 
 def _delete(cluster: Any, wanted: dict[Place, int]) -> dict[Place, int | str]:
     """The new first offset of each partition, or why it was refused."""
-    from headrace.cli.kafka.kafka_errors import KafkaError
-    from headrace.cli.kafka.offset_lookup import leaders
+    from headrace.client.errors import KafkaError
+    from headrace.client.offsets import leaders
 
     known = leaders(cluster, (topic for topic, _ in wanted))
     results: dict[Place, int | str] = {place: KafkaError(3).java for place in wanted if place not in known}

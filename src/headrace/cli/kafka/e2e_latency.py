@@ -35,7 +35,7 @@ def main() -> None:
 def run(args: list[str]) -> int:
     given = tool.read_options(OPTIONS, named(args), ABOUT)
     _check(given)
-    from headrace.cli.kafka.client_properties import load
+    from headrace.client.properties import load
 
     properties = load(given.one("command-config")) if given.has("command-config") else {}
     _Latency(given, properties).run()
@@ -83,9 +83,9 @@ class _Latency:
         ends = self._prepare()
         from confluent_kafka import Consumer, Producer, TopicPartition
 
-        from headrace.cli.kafka.client_settings import consumer_settings, make_client, producer_settings
         from headrace.cli.kafka.consuming import close
         from headrace.cli.kafka.producing import ready
+        from headrace.client.librdkafka import consumer_settings, make_client, producer_settings
 
         consumer = make_client(
             NAME,
@@ -116,9 +116,9 @@ class _Latency:
 
         Asked here, since librdkafka, asked to begin at the end, tries half a second later if it is not connected yet.
         """
-        from headrace.cli.kafka.cluster import Cluster
-        from headrace.cli.kafka.kafka_errors import check
-        from headrace.cli.kafka.offset_lookup import LATEST, offsets_at
+        from headrace.client.cluster import Cluster
+        from headrace.client.errors import check
+        from headrace.client.offsets import LATEST, offsets_at
 
         with Cluster(self._given.one("bootstrap-server"), self._properties) as cluster:
             (found,) = cluster.metadata([self._topic]).topics

@@ -59,10 +59,10 @@ def run(args: list[str]) -> int:
         raise UsageError("Error occurred: --topic-partitions cannot be used with --topic or --partitions")
     when = parse_time(given.one("time"))
     allowed = rule_filter(given.one("topic-partitions")) if given.has("topic-partitions") else plain_filter(given)
-    from headrace.cli.kafka.client_properties import load
-    from headrace.cli.kafka.cluster import Cluster
-    from headrace.cli.kafka.offset_lookup import NO_OFFSET, offsets_at
-    from headrace.cli.kafka.topic_facts import INTERNAL_TOPICS
+    from headrace.client.cluster import Cluster
+    from headrace.client.offsets import NO_OFFSET, offsets_at
+    from headrace.client.properties import load
+    from headrace.client.topics import INTERNAL_TOPICS
 
     properties = load(given.one("command-config")) if given.has("command-config") else {}
     with Cluster(given.one("bootstrap-server"), {"client.id": "GetOffsetShell", **properties}) as cluster:
@@ -101,7 +101,7 @@ def parse_time(text: str) -> int:
 
 
 def plain_filter(given: Given) -> Filter:
-    from headrace.cli.kafka.topic_facts import topic_filter
+    from headrace.client.topics import topic_filter
 
     pattern = topic_filter(given.one("topic") or ".*")
     text = given.one("partitions") or ""
@@ -121,7 +121,7 @@ def rule_filter(text: str) -> Filter:
 
 
 def _rule(text: str) -> Filter:
-    from headrace.cli.kafka.topic_facts import topic_filter
+    from headrace.client.topics import topic_filter
 
     match = _RULE.fullmatch(text)
     if match is None:

@@ -4,13 +4,13 @@ import sys
 from collections.abc import Callable, Iterable
 
 from headrace.cli.kafka import group_reset, group_tables
-from headrace.cli.kafka.cluster import Cluster
-from headrace.cli.kafka.group_facts import GroupFacts, committed_offsets, describe_group, list_groups
-from headrace.cli.kafka.kafka_errors import KafkaError, check
-from headrace.cli.kafka.offset_commit import commit_offsets
-from headrace.cli.kafka.offset_lookup import LATEST, Place, leaders, offsets_at
 from headrace.cli.kafka.options import Given
 from headrace.cli.kafka.tool import ToolError, UsageError
+from headrace.client.cluster import Cluster
+from headrace.client.errors import ClientError, KafkaError, check
+from headrace.client.groups import GroupFacts, committed_offsets, describe_group, list_groups
+from headrace.client.offset_commit import commit_offsets
+from headrace.client.offsets import LATEST, Place, leaders, offsets_at
 
 DELETE_GROUPS, OFFSET_DELETE = 42, 47
 STATES = (
@@ -38,7 +38,7 @@ def guarded(action: Action, cluster: Cluster, given: Given) -> int:
     except KafkaError as error:
         text = f"\nError: Executing consumer group command failed due to {error.java}"
         raise ToolError(text, on_stdout=True) from error
-    except ToolError as error:
+    except (ToolError, ClientError) as error:
         text = f"\nError: Executing consumer group command failed due to {error}"
         raise ToolError(text, on_stdout=True) from error
 

@@ -7,12 +7,12 @@ import sys
 import time
 from collections.abc import Iterable
 
-from headrace.cli.kafka.cluster import Cluster
-from headrace.cli.kafka.group_facts import committed_offsets
-from headrace.cli.kafka.kafka_errors import KafkaError
-from headrace.cli.kafka.offset_lookup import EARLIEST, LATEST, NO_OFFSET, Place, leaders, offsets_at
 from headrace.cli.kafka.options import Given
 from headrace.cli.kafka.tool import ToolError, UsageError
+from headrace.client.cluster import Cluster
+from headrace.client.errors import KafkaError
+from headrace.client.groups import committed_offsets
+from headrace.client.offsets import EARLIEST, LATEST, NO_OFFSET, Place, leaders, offsets_at
 
 SCENARIOS = (
     "to-offset",

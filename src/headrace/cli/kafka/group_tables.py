@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from headrace.cli.kafka.group_facts import Committed, GroupFacts, Listed, MemberFacts
-from headrace.cli.kafka.offset_lookup import Place
+from headrace.client.groups import Committed, GroupFacts, Listed, MemberFacts
+from headrace.client.offsets import Place
 
 NONE = "-"
 

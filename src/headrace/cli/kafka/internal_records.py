@@ -20,7 +20,7 @@ from headrace.cli.kafka.internal_schemas import (
 )
 from headrace.cli.kafka.message_formats import Shown
 from headrace.cli.kafka.tool import ToolError
-from headrace.cli.kafka.topic_facts import kafka_uuid
+from headrace.client.topics import kafka_uuid
 from headrace.protocol.message_reader import read_uvarint
 
 _INTS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}

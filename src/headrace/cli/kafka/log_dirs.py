@@ -39,8 +39,8 @@ def run(args: list[str]) -> int:
         wanted = [int(part) for part in given.one("broker-list").split(",") if part]
     except ValueError:
         raise ToolError(f"--broker-list {given.one('broker-list')}: must be ids of brokers, like 0,1,2") from None
-    from headrace.cli.kafka.client_properties import load
-    from headrace.cli.kafka.cluster import Cluster
+    from headrace.client.cluster import Cluster
+    from headrace.client.properties import load
 
     properties = load(given.one("command-config")) if given.has("command-config") else {}
     with Cluster(given.one("bootstrap-server"), {"client.id": "log-dirs-tool", **properties}) as cluster:
@@ -60,7 +60,7 @@ def run(args: list[str]) -> int:
 
 
 def _directories(connection: Any, topics: set[str]) -> list[dict[str, object]]:
-    from headrace.cli.kafka.kafka_errors import KafkaError, check
+    from headrace.client.errors import KafkaError, check
 
     answer = connection.call(DESCRIBE_LOG_DIRS, {"topics": None})
     check(getattr(answer, "error_code", 0))

@@ -67,8 +67,8 @@ def main() -> None:
 def run(args: list[str]) -> int:
     given = tool.read_options(OPTIONS, args, ABOUT, usage_exit=0)
     _check(given)
-    from headrace.cli.kafka.client_properties import gathered
-    from headrace.cli.kafka.greeting import greet
+    from headrace.client.greeting import greet
+    from headrace.client.properties import gathered
 
     for text in given.all("producer-props"):
         if text.count("=") != 1:
@@ -143,7 +143,7 @@ class _Load:
 
         from headrace.cli.kafka.broker_watch import BrokerWatch
         from headrace.cli.kafka.client_metrics import ClientMetrics
-        from headrace.cli.kafka.client_settings import make_client, producer_settings
+        from headrace.client.librdkafka import make_client, producer_settings
 
         self._topic: str = given.one("topic")
         self._records: int = given.one("num-records")

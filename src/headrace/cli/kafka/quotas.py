@@ -6,10 +6,10 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from headrace.cli.kafka.cluster import Cluster
 from headrace.cli.kafka.configs import CLIENTS, IPS, USERS
-from headrace.cli.kafka.kafka_errors import KafkaError, check
 from headrace.cli.kafka.tool import ToolError
+from headrace.client.cluster import Cluster
+from headrace.client.errors import KafkaError, check
 
 DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS, DESCRIBE_SCRAM, ALTER_SCRAM = 48, 49, 50, 51
 _ENTITY = {USERS: "user", CLIENTS: "client-id", IPS: "ip"}

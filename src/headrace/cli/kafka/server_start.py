@@ -26,7 +26,8 @@ def main() -> None:
 def run(args: list[str]) -> int:
     background, path, pairs = _parse(args)
     if background:
-        return _start_in_background(path, pairs)
+        overrides = [word for pair in pairs for word in ("--override", pair)]
+        return start_in_background("headrace.cli.kafka.server_start", "broker", "kafkaServer.out", [path, *overrides])
     import click
 
     from headrace.cli.running import run as running
@@ -64,17 +65,17 @@ def _parse(args: list[str]) -> tuple[bool, str, tuple[str, ...]]:
     return background, path, tuple(pairs)
 
 
-def _start_in_background(path: str, pairs: tuple[str, ...]) -> int:
+def start_in_background(module: str, what: str, log_name: str, words: list[str]) -> int:
+    """Runs a module of ours as a process that outlives this one; returns when it listens."""
     import subprocess
 
     folder = os.environ.get("LOG_DIR", "logs")
     os.makedirs(folder, exist_ok=True)
-    log = os.path.join(folder, "kafkaServer.out")
-    overrides = [word for pair in pairs for word in ("--override", pair)]
+    log = os.path.join(folder, log_name)
     with open(log, "ab") as out:
         begin = out.tell()
         process = subprocess.Popen(
-            [sys.executable, "-m", "headrace.cli.kafka.server_start", path, *overrides],
+            [sys.executable, "-m", module, *words],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
@@ -92,10 +93,10 @@ def _start_in_background(path: str, pairs: tuple[str, ...]) -> int:
             return 0
         if process.poll() is not None:
             last = text.strip().splitlines()[-1:] or [f"it ended with code {process.returncode}"]
-            raise ToolError(f"The broker did not start: {last[0]} (see {log})")
+            raise ToolError(f"The {what} did not start: {last[0]} (see {log})")
         time.sleep(_POLL_S)
     process.terminate()
-    raise ToolError(f"The broker did not listen within {START_S_MAX:g} s (see {log})")
+    raise ToolError(f"The {what} did not listen within {START_S_MAX:g} s (see {log})")
 
 
 if __name__ == "__main__":

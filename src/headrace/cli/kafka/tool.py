@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from headrace.cli.kafka.options import Given, Option, OptionError, parse
+from headrace.client.errors import AddressError, ClientError
 from headrace.core.errors import HeadraceError
 
 KAFKA_VERSION = "4.3.1"  # whose flags and output these are
@@ -38,8 +39,10 @@ def main(name: str, run: Callable[[list[str]], int | None]) -> NoReturn:
         sys.stdout.flush()
     except OptionError as error:
         code = _fail(f"{error} (see {name} --help)")
-    except UsageError as error:
+    except (UsageError, AddressError) as error:
         code = _fail(f"{error} (see {name} --help)")
+    except ClientError as error:
+        code = _fail(str(error))
     except ToolError as error:
         code = _fail(str(error), on_stdout=error.on_stdout)
     except KeyboardInterrupt:

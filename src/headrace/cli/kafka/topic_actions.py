@@ -1,11 +1,11 @@
 """What `kafka-topics.sh` does: one function for each of its actions, in Kafka's words."""
 
-from headrace.cli.kafka import topic_facts
-from headrace.cli.kafka.cluster import Cluster
-from headrace.cli.kafka.kafka_errors import KafkaError, check
 from headrace.cli.kafka.options import Given
 from headrace.cli.kafka.tool import ToolError
-from headrace.cli.kafka.topic_facts import PartitionFacts, Reassignment, Setting, TopicFacts
+from headrace.client import topics as topic_facts
+from headrace.client.cluster import Cluster
+from headrace.client.errors import KafkaError, check
+from headrace.client.topics import PartitionFacts, Reassignment, Setting, TopicFacts
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 _TIMEOUT_MS = 30_000

@@ -7,6 +7,7 @@ from headrace.cli.kafka.options import Given, Option
 from headrace.cli.kafka.tool import ToolError, UsageError, forbid, require
 from headrace.cli.kafka.zookeeper import OPTION as ZOOKEEPER
 from headrace.cli.kafka.zookeeper import bootstrap_of
+from headrace.client.errors import ClientError
 
 NAME = "kafka-topics.sh"
 ABOUT = "This tool helps to create, delete, describe, or change a topic."
@@ -79,8 +80,8 @@ def run(args: list[str]) -> int:
     _check(given)
     bootstrap = bootstrap_of(given)
     from headrace.cli.kafka import topic_actions
-    from headrace.cli.kafka.client_properties import load
-    from headrace.cli.kafka.cluster import Cluster
+    from headrace.client.cluster import Cluster
+    from headrace.client.properties import load
 
     properties = load(given.one("command-config")) if given.has("command-config") else {}
     with Cluster(bootstrap, properties) as cluster:
@@ -94,7 +95,7 @@ def run(args: list[str]) -> int:
         action = next(name for name in ACTIONS if given.has(name))
         try:
             actions[action](cluster, given)
-        except ToolError as error:
+        except (ToolError, ClientError) as error:
             raise ToolError(f"Error while executing topic command : {error}", on_stdout=True) from error
     return 0
 

@@ -4,12 +4,12 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from headrace.cli.kafka.cluster import TRANSACTION, Cluster
-from headrace.cli.kafka.kafka_errors import KafkaError, check
-from headrace.cli.kafka.offset_lookup import Place, leaders
 from headrace.cli.kafka.options import Given
 from headrace.cli.kafka.tool import ToolError
-from headrace.cli.kafka.transaction_facts import (
+from headrace.client.cluster import TRANSACTION, Cluster
+from headrace.client.errors import KafkaError, check
+from headrace.client.offsets import Place, leaders
+from headrace.client.transactions import (
     TRANSACTIONAL_ID_NOT_FOUND,
     UNKNOWN_TOPIC_OR_PARTITION,
     described,

@@ -54,8 +54,8 @@ def run(args: list[str]) -> int:
     given = tool.read_options(OPTIONS, args, ABOUT)
     command = _check(given)
     from headrace.cli.kafka import transaction_actions
-    from headrace.cli.kafka.client_properties import load
-    from headrace.cli.kafka.cluster import Cluster
+    from headrace.client.cluster import Cluster
+    from headrace.client.properties import load
 
     actions = {
         "list": transaction_actions.list_them,

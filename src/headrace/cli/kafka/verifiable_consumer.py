@@ -49,8 +49,8 @@ def main() -> None:
 def run(args: list[str]) -> int:
     given = tool.read_options(OPTIONS, args, ABOUT, usage_exit=0)
     require(given, "bootstrap-server", "topic", "group-id")
-    from headrace.cli.kafka.client_properties import load
-    from headrace.cli.kafka.greeting import greet
+    from headrace.client.greeting import greet
+    from headrace.client.properties import load
 
     properties = load(given.one("consumer.config")) if given.has("consumer.config") else {}
     missing = greet(given.one("bootstrap-server"), properties, given.one("topic"))
@@ -83,8 +83,8 @@ class _Reading:
 
         from headrace.cli.kafka import group_positions
         from headrace.cli.kafka.broker_watch import BrokerWatch
-        from headrace.cli.kafka.client_settings import consumer_settings, make_client
         from headrace.cli.kafka.topic_wait import TopicWait
+        from headrace.client.librdkafka import consumer_settings, make_client
 
         self._given = given
         self._watch = BrokerWatch(properties)

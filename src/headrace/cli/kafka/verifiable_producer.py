@@ -56,8 +56,8 @@ def run(args: list[str]) -> int:
         raise UsageError(f"argument --acks: invalid choice: '{given.one('acks')}' (choose from {{0,1,-1}})")
     if given.has("repeating-keys") and given.one("repeating-keys") <= 0:
         raise UsageError("--repeating-keys should be greater than zero.")
-    from headrace.cli.kafka.client_properties import load
-    from headrace.cli.kafka.greeting import greet
+    from headrace.client.greeting import greet
+    from headrace.client.properties import load
 
     properties = {
         "bootstrap.servers": given.one("bootstrap-server"),
@@ -74,7 +74,7 @@ class _Counting:
     def __init__(self, given: Given, properties: dict[str, str]) -> None:
         from confluent_kafka import Producer
 
-        from headrace.cli.kafka.client_settings import make_client, producer_settings
+        from headrace.client.librdkafka import make_client, producer_settings
 
         self._given = given
         self._topic: str = given.one("topic")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from headrace.cli.kafka import greeting
 from headrace.cli.kafka.broker_watch import BrokerWatch
 from headrace.cli.kafka.tool import ToolError
+from headrace.client import greeting
 
 AWAY = KafkaError(KafkaError._ALL_BROKERS_DOWN)
 NOW = {"bootstrap.servers": "127.0.0.1:9", "default.api.timeout.ms": "0"}

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from headrace.cli.kafka import group_tables
-from headrace.cli.kafka.cluster import Node
-from headrace.cli.kafka.group_facts import Committed, GroupFacts, MemberFacts
+from headrace.client.cluster import Node
+from headrace.client.groups import Committed, GroupFacts, MemberFacts
 
 NODE = Node(1, "h", 9092)
 

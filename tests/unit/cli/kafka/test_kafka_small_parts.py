@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.kafka.addresses import parse_addresses
 from headrace.cli.kafka.consumer_perf_test import shown_time
 from headrace.cli.kafka.get_offsets import parse_time, rule_filter
 from headrace.cli.kafka.quotas import java_double
 from headrace.cli.kafka.send_statistics import SendStatistics
 from headrace.cli.kafka.tool import UsageError
-from headrace.cli.kafka.topic_facts import matching
+from headrace.client.addresses import parse_addresses
+from headrace.client.errors import AddressError
+from headrace.client.topics import matching
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_a_load_is_summed_up() -> None:
 def test_addresses_may_be_several_and_of_either_kind() -> None:
     assert parse_addresses("a:1, [::1]:2,PLAINTEXT://b:3") == [("a", 1), ("::1", 2), ("b", 3)]
     for wrong in ("", "a", "a:", "a:x", ":1", "a:1,b"):
-        with pytest.raises(UsageError, match="valid host:port"):
+        with pytest.raises(AddressError, match="valid host:port"):
             parse_addresses(wrong)
 
 

@@ -1,0 +1,76 @@
+"""Asks the leaders of partitions for offsets: the earliest, the latest, or those of a time."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from headrace.client.cluster import Cluster
+from headrace.client.errors import KafkaError
+
+LIST_OFFSETS = 2
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+# The version of ListOffsets from which on a broker knows these.
+_VERSION_MIN = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+NO_OFFSET = -1
+_LEADER_NOT_AVAILABLE, _UNSUPPORTED_VERSION = 5, 35
+
+Place = tuple[str, int]  # topic and partition
+
+
+class Found(NamedTuple):
+    offset: int
+    error: KafkaError | None = None
+
+
+def leaders(cluster: Cluster, topics: Iterable[str]) -> dict[Place, int]:
+    """The leader of every partition of these topics that has one; topics that do not exist have no partitions."""
+    names = sorted(set(topics))
+    if not names:
+        return {}
+    return {
+        (topic.name, each.partition_index): each.leader_id
+        for topic in cluster.metadata(names).topics
+        for each in topic.partitions
+        if each.leader_id >= 0
+    }
+
+
+def offsets_at(
+    cluster: Cluster, places: Mapping[Place, int], *, leader_of: Mapping[Place, int] | None = None
+) -> dict[Place, Found]:
+    """The offset for each place's timestamp (or one of the constants); -1 if there is no record that late."""
+    known = leaders(cluster, (topic for topic, _ in places)) if leader_of is None else leader_of
+    by_node: dict[int, dict[str, list[dict[str, int]]]] = {}
+    found: dict[Place, Found] = {}
+    for (topic, partition), timestamp in places.items():
+        node = known.get((topic, partition))
+        if node is None:
+            found[topic, partition] = Found(NO_OFFSET, KafkaError(_LEADER_NOT_AVAILABLE))
+            continue
+        asked = {"partition_index": partition, "current_leader_epoch": -1, "timestamp": timestamp}
+        by_node.setdefault(node, {}).setdefault(topic, []).append(asked)
+    for node, topics in by_node.items():
+        found |= _ask(cluster, node, topics)
+    return found
+
+
+def _ask(cluster: Cluster, node: int, topics: dict[str, list[dict[str, int]]]) -> dict[Place, Found]:
+    connection = cluster.at(node)
+    times = {each["timestamp"] for asked in topics.values() for each in asked}
+    if any(not connection.serves(LIST_OFFSETS, _VERSION_MIN.get(time, 0)) for time in times):
+        refusal = KafkaError(_UNSUPPORTED_VERSION)
+        return {
+            (topic, each["partition_index"]): Found(NO_OFFSET, refusal)
+            for topic, asked in topics.items()
+            for each in asked
+        }
+    body = {
+        "replica_id": -1,
+        "isolation_level": 0,
+        "topics": [{"name": topic, "partitions": asked} for topic, asked in topics.items()],
+        "timeout": 30_000,
+    }
+    return {
+        (topic.name, each.partition_index): Found(each.offset, KafkaError(each.error_code) if each.error_code else None)
+        for topic in connection.call(LIST_OFFSETS, body).topics
+        for each in topic.partitions
+    }

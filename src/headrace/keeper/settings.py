@@ -1,0 +1,122 @@
+"""`KeeperSettings`: every setting of a keeper, under ZooKeeper's names, checked when it is made.
+
+A `zoo.cfg` is a Java properties file. A key that is not known is a warning with the nearest known name; one that asks
+for an ensemble is refused with what to do, since one keeper cannot be one.
+"""
+
+import dataclasses
+import difflib
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headrace.core.errors import OperatorError
+from headrace.core.properties import parse_properties
+
+WORDS: Final = (
+    "conf", "cons", "crst", "dirs", "dump", "envi", "isro", "mntr",
+    "ruok", "srst", "srvr", "stat", "wchc", "wchp", "wchs",
+)  # fmt: skip
+_INT_MAX: Final = (1 << 31) - 1
+# Known to ZooKeeper and without effect on one node without TLS.
+_WITHOUT_EFFECT: Final = frozenset(
+    ("initLimit", "syncLimit", "standaloneEnabled", "reconfigEnabled", "admin.enableServer", "admin.serverPort",
+     "admin.serverAddress", "admin.commandURL", "forceSync", "preAllocSize", "clientPortListenBacklog",
+     "snapSizeLimitInKb", "electionAlg", "electionPort", "leaderServes", "skipACL", "fsync.warningthresholdms",
+     "peerType", "cnxTimeout", "autopurge.purgeInterval",
+     "metricsProvider.className", "metricsProvider.exportJvmInfo", "metricsProvider.httpHost", "extendedTypesEnabled")
+)  # fmt: skip
+
+
+def _setting(default: Any, key: str, help: str, low: int = 0, high: int = _INT_MAX) -> Any:
+    return field(default=default, metadata={"key": key, "help": help, "low": low, "high": high})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeeperSettings:
+    data_dir: str = _setting("./keeper-data", "dataDir", "Directory of the snapshots, and of the transaction logs.")
+    data_log_dir: str = _setting("", "dataLogDir", "Directory of the transaction logs, if it is another one.")
+    host: str = _setting("127.0.0.1", "clientPortAddress", "Address to listen on.")
+    port: int = _setting(2181, "clientPort", "Port to listen on; 0 picks a free one.", high=65535)
+    tick_ms: int = _setting(3000, "tickTime", "Unit of the session time-outs' bounds, in milliseconds.", low=1)
+    timeout_ms_min: int = _setting(-1, "minSessionTimeout", "Shortest session time-out; -1: two ticks.", low=-1)
+    timeout_ms_max: int = _setting(-1, "maxSessionTimeout", "Longest session time-out; -1: twenty ticks.", low=-1)
+    connections_per_address_max: int = _setting(60, "maxClientCnxns", "Connections per client address; 0: no limit.")
+    connections_max: int = _setting(0, "maxCnxns", "Connections in all; 0: what the descriptors allow.")
+    request_bytes_max: int = _setting(0xFFFFF, "jute.maxbuffer", "Size of the largest request.", low=1024)
+    words: str = _setting("srvr", "4lw.commands.whitelist", "Four-letter words that are answered; *: all.")
+    snapshot_count: int = _setting(100_000, "snapCount", "Transactions between two snapshots.", low=2)
+    snapshots_kept: int = _setting(
+        3, "autopurge.snapRetainCount", "Snapshots kept; older ones go when a new one is there.", low=3
+    )
+    super_digest: str = _setting(
+        "", "DigestAuthenticationProvider.superDigest", "Digest of the user who may do everything."
+    )
+    watches_per_connection_max: int = _setting(
+        100_000, "headrace.watches.per.connection.max", "Watches of one connection.", low=1
+    )
+    tree_bytes_max: int = _setting(
+        1 << 33, "headrace.tree.bytes.max", "Memory of the tree; above it nothing is added.", low=1 << 20, high=1 << 50
+    )
+
+    def __post_init__(self) -> None:
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            low, high = each.metadata["low"], each.metadata["high"]
+            if isinstance(value, int) and not low <= value <= high:
+                raise OperatorError(f"{each.metadata['key']}={value} is outside [{low}, {high}]")
+        if self.session_ms_min > self.session_ms_max:
+            raise OperatorError(
+                f"minSessionTimeout={self.session_ms_min} is above"
+                f" maxSessionTimeout={self.session_ms_max}; raise the latter"
+            )
+        unknown = self.allowed_words - set(WORDS)
+        if unknown:
+            raise OperatorError(
+                f"4lw.commands.whitelist={self.words}: {sorted(unknown)[0]} is no four-letter word; these are:"
+                f" {', '.join(WORDS)}, or * for all"
+            )
+
+    @property
+    def session_ms_min(self) -> int:
+        return self.timeout_ms_min if self.timeout_ms_min >= 0 else 2 * self.tick_ms
+
+    @property
+    def session_ms_max(self) -> int:
+        return self.timeout_ms_max if self.timeout_ms_max >= 0 else 20 * self.tick_ms
+
+    @property
+    def allowed_words(self) -> frozenset[str]:
+        if self.words.strip() == "*":
+            return frozenset(WORDS)
+        return frozenset(word.strip() for word in self.words.split(",") if word.strip())
+
+
+def read_properties(text: str, source: str) -> tuple[dict[str, Any], list[str]]:
+    """The values of a `zoo.cfg` by the names of the fields, and what to warn of."""
+    fields = {each.metadata["key"]: each for each in dataclasses.fields(KeeperSettings)}
+    values: dict[str, Any] = {}
+    warnings: list[str] = []
+    for entry in parse_properties(text, source):
+        key = entry.key.removeprefix("zookeeper.")
+        where = f"{source}:{entry.line}"
+        if key.startswith(("server.", "group.")) or key == "dynamicConfigFile":
+            raise OperatorError(
+                f"{where}: {entry.key} asks for an ensemble, and a keeper is one node; run Apache ZooKeeper with this"
+                " file, and set zookeeper.connect to its addresses"
+            )
+        if key in fields:
+            values[fields[key].name] = _value(fields[key], entry.value, where)
+        elif key not in _WITHOUT_EFFECT:
+            near = difflib.get_close_matches(key, [*fields, *_WITHOUT_EFFECT], n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            warnings.append(f"{where}: {entry.key} is not a setting of a keeper{hint}")
+    return values, warnings
+
+
+def _value(each: "dataclasses.Field[Any]", text: str, where: str) -> Any:
+    if not isinstance(each.default, int):
+        return text.strip()
+    try:
+        return int(text.strip(), 0)
+    except ValueError:
+        raise OperatorError(f"{where}: {each.metadata['key']}={text} is not a whole number") from None

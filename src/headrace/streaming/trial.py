@@ -1,0 +1,240 @@
+"""A pipeline tried out on a sample, in one session that stays warm: `headrace pipeline dev`.
+
+Each trial runs the functions on plain DataFrames instead of streams, in the order of the graph, and writes scratch
+tables with the writers of a real run: keys, order, deletes and expectations are applied as they would be to one batch.
+Nothing of the user's tables is touched. What a function does that only a stream can do is reported for that node, and
+its readers are left out. The sample of a topic is read once, and kept for the next trials.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace.core.errors import HeadraceError
+from headrace.streaming import expectations
+from headrace.streaming.assembling import Assembler, stored
+from headrace.streaming.check import Checked, check
+from headrace.streaming.declarations import BatchOutput, Node, Static, TableOutput, TableStream, Topic
+from headrace.streaming.delete_markers import Markers
+from headrace.streaming.delta_sink import DeltaSink, Keyed
+from headrace.streaming.delta_writes import Stamp, overwrite
+from headrace.streaming.graph import Graph
+from headrace.streaming.kafka import Kafka, TopicMissingError
+from headrace.streaming.keyed_history import HistoryTable
+from headrace.streaming.keyed_merge import KeyedTable
+from headrace.streaming.keyed_partial import PartialTable
+from headrace.streaming.loading import Loaded
+from headrace.streaming.opening import open_table
+from headrace.streaming.parsing import BAD
+from headrace.streaming.reading import real_path, table_path
+from headrace.streaming.run_settings import RunSettings
+from headrace.streaming.schemas import Schemas
+from headrace.streaming.sources import SKIPPED, raw_range, static_table, without_hidden
+from headrace.streaming.spark_errors import first_line
+from headrace.streaming.worker_code import WorkerCode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CELL_CHARS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What a node gave: how many rows, their columns, some of them as text; or why it gave none."""
+
+    node: str
+    rows: int = 0
+    left_out: int = 0  # by expectations
+    columns: tuple[tuple[str, str], ...] = ()
+    sample: tuple[tuple[str | None, ...], ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    number: int
+    seconds: float
+    nodes: tuple[Tried, ...] = ()
+    records: dict[str, int] = field(default_factory=dict)
+
+
+def sample_ranges(firsts: dict[int, int], ends: dict[int, int], records_max: int) -> dict[int, tuple[int, int]]:
+    """The last records of each partition, at most so many in all; an even share each, and what others leave."""
+    left, ranges = records_max, {}
+    order = sorted(ends, key=lambda partition: ends[partition] - firsts.get(partition, 0))
+    for index, partition in enumerate(order):
+        first, end = firsts.get(partition, 0), ends[partition]
+        share = min(end - first, left // (len(order) - index))
+        left -= share
+        if share > 0:
+            ranges[partition] = (end - share, end)
+    return ranges
+
+
+class Trials:
+    """Of one file, one after the other."""
+
+    def __init__(self, spark: "SparkSession", settings: RunSettings, *, records_max: int, shown_max: int) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._records_max = records_max
+        self._shown_max = shown_max
+        self._kafka = Kafka(settings.bootstrap, settings.kafka)
+        self._scratch = tempfile.mkdtemp(prefix="headrace-dev-")
+        self._samples: dict[str, tuple[DataFrame, int]] = {}
+        self._number = 0
+
+    def close(self) -> None:
+        for frame, _ in self._samples.values():
+            frame.unpersist()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def run(self, loaded: Loaded, graph: Graph) -> Trial:
+        started = time.monotonic()
+        self._number += 1
+        directory = os.path.join(self._scratch, str(self._number))
+        WorkerCode(self._spark, loaded, self._number)
+        schemas = Schemas(self._scratch, self._kafka)
+        tables_dir = self._settings.tables_dir
+        checked = check(self._spark, graph, parser=schemas.parser, path_of=lambda table: table_path(tables_dir, table))
+        reader = _Reader(self, schemas, directory)
+        tried: dict[str, Tried] = {}
+        try:
+            for node in graph.queries:
+                missing = [name for name in graph.upstream(node.name) if name in tried and tried[name].error]
+                if missing:
+                    tried[node.name] = Tried(node=node.name, error=f"not run: {missing[0]} gave no table")
+                else:
+                    tried[node.name] = self._try(node, graph, checked, reader, directory)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+        topics = {topic.topic for node in graph.queries for topic in graph.topics(node.name)}
+        return Trial(
+            number=self._number,
+            seconds=time.monotonic() - started,
+            nodes=tuple(tried.values()),
+            records={topic: count for topic, (_, count) in self._samples.items() if topic in topics},
+        )
+
+    def sample(self, topic: Topic) -> "DataFrame":
+        """Some records of a topic as they are in the log, read once."""
+        if topic.topic not in self._samples:
+            count = self._kafka.partitions(topic.topic)
+            if not count:
+                where = self._settings.bootstrap
+                raise TopicMissingError(
+                    f"{topic.place}: topic {topic.topic!r} is not at {where}; create it or send to it"
+                )
+            places = [(topic.topic, partition) for partition in range(count)]
+            firsts, ends = self._kafka.beginnings(places), self._kafka.ends(places)
+            ranges = sample_ranges(
+                {partition: offset for (_, partition), offset in firsts.items()},
+                {partition: offset for (_, partition), offset in ends.items()},
+                self._records_max,
+            )
+            options: Any = {"bootstrap": self._settings.bootstrap, "common": self._settings.kafka}
+            raw = raw_range(self._spark, topic, ranges=ranges, **options) if ranges else self._nothing()
+            kept = raw.coalesce(1).persist()
+            self._samples[topic.topic] = (kept, kept.count())
+        return self._samples[topic.topic][0]
+
+    def _nothing(self) -> "DataFrame":
+        return self._spark.createDataFrame(
+            [],
+            "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+            "timestampType int, headers array<struct<key: string, value: binary>>",
+        )
+
+    def _try(self, node: Node, graph: Graph, checked: Checked, reader: "_Reader", directory: str) -> Tried:
+        if isinstance(node.output, BatchOutput):
+            return Tried(node=node.name, error="not run: it writes its batches itself")
+        try:
+            frame = Assembler(graph, reader).compute(node.name)
+            rows = expectations.kept(frame, node.expectations)
+            dropping = any(each.action in ("drop", "quarantine") for each in node.expectations)
+            left_out = frame.count() - rows.count() if dropping else 0
+            if isinstance(node.output, TableOutput):
+                shown = self._written(node, node.output, checked, frame, directory)
+            else:
+                shown = stored(rows)
+            return self._shown(node, shown, left_out)
+        except HeadraceError as error:
+            return Tried(node=node.name, error=str(error))
+        except Exception as error:
+            return Tried(node=node.name, error=f"{node.place}: {node.name}: {first_line(error)}")
+
+    def _written(
+        self, node: Node, output: TableOutput, checked: Checked, frame: "DataFrame", directory: str
+    ) -> "DataFrame":
+        path = os.path.join(directory, output.into or node.name)
+        found = checked.node(node.name)
+        stamp = Stamp(pipeline=checked.pipeline, version=0, node=node.name, batch=1, sources=())
+        if output.into is None:
+            open_table(self._spark, node, path, found, changes=False)
+        if node.recomputed or found.maintained:
+            overwrite(stored(frame, output.leave_out), path, stamp)
+        else:
+            keyed = self._keyed(node, output, path, checked, directory) if output.key else None
+            DeltaSink(node, output, path, keyed).write(frame, stamp)
+        return without_hidden(self._spark.read.format("delta").load(path))
+
+    def _keyed(self, node: Node, output: TableOutput, path: str, checked: Checked, directory: str) -> Keyed:
+        order = checked.node(node.name).order
+        markers = Markers(os.path.join(directory, "_deletes", node.name), output, order)
+        if output.history and order is not None:
+            return HistoryTable(output, path, markers, order, alone=True)
+        if output.nulls == "unchanged" and order is not None:
+            return PartialTable(output, path, markers, order, alone=True)
+        return KeyedTable(output, path, markers, order, alone=True)
+
+    def _shown(self, node: Node, frame: "DataFrame", left_out: int) -> Tried:
+        from pyspark.sql import functions as F
+
+        columns = tuple((column.name, column.dataType.simpleString()) for column in frame.schema.fields)
+        texts = [
+            F.substring(
+                (F.to_json(f"`{name}`") if kind.startswith(("struct", "array", "map")) else F.col(f"`{name}`"))
+                .cast("string"), 1, CELL_CHARS_MAX,
+            )
+            for name, kind in columns
+        ]  # fmt: skip
+        found = frame.select(*texts).take(self._shown_max)
+        rows = frame.count()
+        return Tried(node=node.name, rows=rows, left_out=left_out, columns=columns, sample=tuple(map(tuple, found)))
+
+
+class _Reader:
+    """Topics by their samples, tables of the pipeline by what this trial wrote, other tables as they are."""
+
+    def __init__(self, trials: Trials, schemas: Schemas, directory: str) -> None:
+        self._trials = trials
+        self._schemas = schemas
+        self._directory = directory
+
+    def topic(self, topic: Topic, observed: str) -> "DataFrame":
+        from pyspark.sql import functions as F
+
+        parser = self._schemas.parser(topic)
+        skipped = parser.skipped()
+        extra = [] if skipped is None else [skipped.alias(SKIPPED)]
+        whole = parser.split(self._trials.sample(topic)).where(~F.col(BAD)).select(*extra, *parser.columns())
+        return whole if skipped is None else whole.where(~F.col(SKIPPED)).drop(SKIPPED)
+
+    def own_table(self, node: Node, given: TableStream | None, *, changes: bool) -> "DataFrame":
+        spark = self._trials._spark
+        return without_hidden(spark.read.format("delta").load(os.path.join(self._directory, node.name)))
+
+    def other_table(self, given: TableStream) -> "DataFrame":
+        trials = self._trials
+        path = real_path(table_path(trials._settings.tables_dir, given.table))
+        return without_hidden(trials._spark.read.format("delta").load(path))
+
+    def static(self, given: Static, node: Node | None) -> "DataFrame":
+        trials = self._trials
+        if node is not None:
+            return self.own_table(node, None, changes=False)
+        return static_table(trials._spark, table_path(trials._settings.tables_dir, given.table), given)

@@ -1,0 +1,212 @@
+"""One request about thousands of things holds up nobody: others are answered between its steps, whichever it is, and no
+single step does more than a small part of it."""
+
+import sys
+
+import pytest
+from node_clients import connected, turn
+
+from headrace.broker import steps
+from headrace.protocol import messages
+
+COUNT = 1_500
+CALLS_PER_STEP_MAX = 2_500  # of functions, ours and Python's: what is done at once for each of them would be above it
+API_VERSIONS = 18
+EVERY = 20  # turns: so often the other client asks
+NAMES = [f"name-{number}" for number in range(COUNT)]
+EXISTING = [0, 1, 2, 3] * 5  # partitions, again and again
+
+
+def topics_of(partitions):
+    return [{"name": "t", "partitions": partitions} for _ in range(COUNT // len(EXISTING))]
+
+
+def offsets():
+    one = {"committed_offset": 5, "committed_leader_epoch": -1, "committed_metadata": ""}
+    return topics_of([{"partition_index": index, **one} for index in EXISTING])
+
+
+def commit():
+    return {
+        "group_id": "g",
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": offsets(),
+    }
+
+
+def transactional_commit(producer):
+    return {
+        "transactional_id": "t",
+        "group_id": "g",
+        "producer_id": producer[0],
+        "producer_epoch": producer[1],
+        "generation_id": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": offsets(),
+    }
+
+
+def added(producer):
+    return {
+        "v3_and_below_transactional_id": "t",
+        "v3_and_below_producer_id": producer[0],
+        "v3_and_below_producer_epoch": producer[1],
+        "v3_and_below_topics": [{"name": "t", "partitions": list(range(COUNT))}],
+    }
+
+
+def verified(producer, name):
+    who = {"transactional_id": name, "producer_id": producer[0], "producer_epoch": producer[1]}
+    return {**who, "verify_only": True, "topics": [{"name": "t", "partitions": [0]}]}
+
+
+def marker(number):
+    who = {"producer_id": 1_000 + number, "producer_epoch": 0, "coordinator_epoch": 0, "transaction_result": True}
+    return {**who, "topics": [{"name": "t", "partition_indexes": [number % 8]}]}
+
+
+def epoch(partition):
+    return {"partition": partition, "current_leader_epoch": -1, "leader_epoch": 0}
+
+
+def position(partition):
+    return {"partition_index": partition, "current_leader_epoch": -1, "timestamp": -1}
+
+
+ALL = range(COUNT)
+
+# By name: key, version, and the body, for a producer whose transaction is open.
+REQUESTS = {
+    "OffsetCommit": (8, 9, lambda p: commit()),
+    "OffsetFetch of one group": (
+        9,
+        7,
+        lambda p: {
+            "group_id": "g",
+            "topics": [{"name": "t", "partition_indexes": list(ALL)}],
+            "require_stable": True,
+        },
+    ),
+    "OffsetFetch of many groups": (
+        9,
+        8,
+        lambda p: {"groups": [{"group_id": name, "topics": None} for name in NAMES], "require_stable": False},
+    ),
+    "TxnOffsetCommit": (28, 5, transactional_commit),
+    "AddPartitionsToTxn": (24, 3, added),
+    "AddPartitionsToTxn of brokers": (24, 5, lambda p: {"transactions": [verified(p, name) for name in NAMES]}),
+    "DescribeProducers": (61, 0, lambda p: {"topics": [{"name": "t", "partition_indexes": list(ALL)}]}),
+    "WriteTxnMarkers": (27, 1, lambda p: {"markers": [marker(number) for number in ALL]}),
+    "OffsetForLeaderEpoch": (
+        23,
+        4,
+        lambda p: {"replica_id": -1, "topics": [{"topic": "t", "partitions": [epoch(0) for _ in ALL]}]},
+    ),
+    "DeleteGroups": (42, 2, lambda p: {"groups_names": NAMES}),
+    "OffsetDelete": (
+        47,
+        0,
+        lambda p: {"group_id": "g", "topics": topics_of([{"partition_index": index} for index in EXISTING])},
+    ),
+    "FindCoordinator": (10, 4, lambda p: {"key_type": 0, "coordinator_keys": NAMES}),
+    "DescribeTransactions": (65, 0, lambda p: {"transactional_ids": NAMES}),
+    "DescribeGroups": (15, 5, lambda p: {"groups": NAMES, "include_authorized_operations": False}),
+    "ListOffsets": (
+        2,
+        7,
+        lambda p: {
+            "replica_id": -1,
+            "isolation_level": 0,
+            "topics": [{"name": "t", "partitions": [position(index) for index in ALL]}],
+        },
+    ),
+    "DeleteTopics": (20, 5, lambda p: {"topic_names": NAMES, "timeout": 1000}),
+    "CreatePartitions": (
+        37,
+        3,
+        lambda p: {
+            "topics": [{"name": name, "count": 3, "assignments": None} for name in NAMES],
+            "timeout": 1000,
+            "validate_only": True,
+        },
+    ),
+    "DescribeTopicPartitions": (
+        75,
+        0,
+        lambda p: {"topics": [{"name": name} for name in NAMES], "response_partition_limit": 10, "cursor": None},
+    ),
+    "Metadata": (
+        3,
+        4,
+        lambda p: {"topics": [{"name": name} for name in NAMES], "allow_auto_topic_creation": False},
+    ),
+    "DescribeConfigs": (
+        32,
+        4,
+        lambda p: {
+            "resources": [{"resource_type": 2, "resource_name": "t", "configuration_keys": None} for _ in NAMES],
+            "include_synonyms": True,
+            "include_documentation": False,
+        },
+    ),
+}
+
+
+@pytest.fixture
+def clients(node, client):
+    client.create(node, "t", 4)
+    with connected(node) as make:
+        yield make
+
+
+def calls_of(work):
+    """How many functions it calls."""
+    count = 0
+
+    def seen(frame, event, argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(seen)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def open_transaction(client):
+    client.ask(10, 4, {"key_type": 0, "coordinator_keys": ["g"]})
+    client.ask(10, 4, {"key_type": 1, "coordinator_keys": ["t"]})
+    who = {"transactional_id": "t", "producer_id": -1, "producer_epoch": -1}
+    made = client.ask(22, 4, {**who, "transaction_timeout": 60_000})
+    assert made.error_code == 0
+    client.ask(8, 9, {**commit(), "topics": offsets()[:1]})
+    return made.producer_id, made.producer_epoch
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_others_are_served_between_the_steps_of_a_request_about_very_many_things(node, clients, monkeypatch, name):
+    busy, other = clients(), clients()
+    key, version, body = REQUESTS[name]
+    sent = messages.encode_request(key, version, 1, "test", body(open_transaction(busy)))
+    hello = {"client_software_name": "test", "client_software_version": "1"}
+    other.ask(API_VERSIONS, 3, hello)
+    monkeypatch.setattr(steps, "STEPS_S", -1.0)  # any time is too long: one step in each turn
+    most = calls_of(lambda: busy.dispatch(sent))
+    turns = served = 0
+    while not busy.is_answered():
+        if turns % EVERY == 0:
+            other.send(API_VERSIONS, 3, hello)
+        most = max(most, calls_of(lambda: turn(node)))
+        served += other.is_answered()
+        other.received = b""
+        turns += 1
+        assert turns < 50 * COUNT
+    assert turns > COUNT // 10
+    assert served == -(-turns // EVERY), "the other client is answered in the turn in which it asks"
+    assert most < CALLS_PER_STEP_MAX, f"{most} calls in one step of {turns}"
+    assert node.server.held_bytes == node.server.in_flight_bytes == busy.connection.body_bytes == 0

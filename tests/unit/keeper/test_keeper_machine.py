@@ -1,0 +1,259 @@
+"""The keeper without sockets and disk: requests in, outputs and transactions out."""
+
+import pytest
+
+from headrace.keeper import answers, codes, requests
+from headrace.keeper.acl import OPEN, Acl, digest
+from headrace.keeper.jute import Reader, string_bytes
+from headrace.keeper.machine import Machine, Peer
+from headrace.keeper.sessions import Sessions
+from headrace.keeper.transactions import Transaction, apply_again, decode
+from headrace.keeper.tree import Tree
+
+
+class Rig:
+    def __init__(self) -> None:
+        sessions = Sessions(b"secret", timeout_ms_min=1000, timeout_ms_max=10_000)
+        self.machine = Machine(Tree(), sessions, super_digest=digest(b"super:pw") or "")
+        self.machine.at(1_700_000_000_000, 0)
+        self.log: list[Transaction] = []
+        self._xid = 0
+
+    def client(self, timeout_ms: int = 4000) -> Peer:
+        peer = Peer("127.0.0.1")
+        self.machine.connect(peer, requests.Connect(0, 0, timeout_ms, 0, b"", False))
+        self.take()
+        return peer
+
+    def take(self) -> list[tuple[Peer, bytes | None]]:
+        self.log += [decode(each.data) for each in self.machine.take_staged()]
+        taken = [(output.peer, output.frame) for output in self.machine.outputs]
+        self.machine.outputs.clear()
+        return taken
+
+    def ask(self, peer: Peer, request: requests.Request) -> tuple[int, bytes]:
+        """The error and the body of the answer, which comes last."""
+        self._xid += 1
+        self.machine.request(peer, self._xid, request)
+        frame = [frame for to, frame in self.take() if to is peer and frame is not None][-1]
+        reader = Reader(frame, 4)
+        reader.int32()
+        reader.int64()
+        return reader.int32(), frame[20:]
+
+    def create(self, peer: Peer, path: str, flags: int = 0, acl: tuple[Acl, ...] = OPEN, data: bytes = b"") -> int:
+        return self.ask(peer, requests.Create(codes.CREATE, path, data, acl, flags, -1))[0]
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def _read(kind: int, path: str, watch: bool = False) -> requests.Read:
+    return requests.Read(kind, path, watch)
+
+
+def test_a_sequence_number_counts_all_creates_under_the_parent(rig: Rig) -> None:
+    peer = rig.client()
+    assert rig.create(peer, "/p") == codes.OK
+    assert rig.create(peer, "/p/plain") == codes.OK
+    assert rig.ask(peer, requests.Delete("/p/plain", -1))[0] == codes.OK
+    error, body = rig.ask(peer, requests.Create(codes.CREATE, "/p/s-", b"", OPEN, 2, -1))
+    assert (error, Reader(body).string()) == (codes.OK, "/p/s-0000000001")
+
+
+def test_the_visible_cversion_grows_with_creates_and_deletes(rig: Rig) -> None:
+    peer = rig.client()
+    rig.create(peer, "/p")
+    rig.create(peer, "/p/a")
+    rig.create(peer, "/p/b")
+    rig.ask(peer, requests.Delete("/p/a", -1))
+    stat = rig.ask(peer, _read(codes.EXISTS, "/p"))[1]
+    assert int.from_bytes(stat[36:40], "big") == 3
+    assert int.from_bytes(stat[60:68], "big") == rig.machine.tree.last_zxid  # a delete moves the parent's pzxid
+
+
+def test_a_failed_multi_changes_nothing_and_says_which_step_failed(rig: Rig) -> None:
+    peer = rig.client()
+    rig.create(peer, "/a", data=b"old")
+    before = dict(rig.machine.tree.nodes)
+    steps = (
+        requests.SetData("/a", b"new", -1),
+        requests.Create(codes.CREATE, "/b", b"", OPEN, 1, -1),
+        requests.Delete("/missing", -1),
+        requests.Check("/a", 0),
+    )
+    error, body = rig.ask(peer, requests.Multi(steps))
+    reader = Reader(body)
+    results = []
+    while True:
+        kind, done, code = reader.int32(), reader.boolean(), reader.int32()
+        if done:
+            break
+        assert (kind, reader.int32()) == (codes.ERROR, code)
+        results.append(code)
+    assert (error, results) == (codes.OK, [0, 0, codes.NO_NODE, codes.RUNTIME_INCONSISTENCY])
+    assert rig.machine.tree.nodes == before
+    assert rig.machine.tree.ephemerals == {}
+
+
+def test_every_change_takes_the_next_zxid_refused_ones_too(rig: Rig) -> None:
+    peer = rig.client()
+    rig.create(peer, "/a")
+    assert rig.create(peer, "/a") == codes.NODE_EXISTS
+    rig.ask(peer, requests.Multi((requests.Delete("/missing", -1),)))
+    rig.create(peer, "/b")
+    assert [each.zxid for each in rig.log] == [1, 2, 3, 4, 5]
+
+
+def test_applying_the_log_again_gives_the_same_tree(rig: Rig) -> None:
+    one, other = rig.client(), rig.client()
+    rig.create(one, "/a", data=b"1")
+    rig.create(other, "/a/e", flags=1)
+    rig.ask(one, requests.SetData("/a", b"2", 0))
+    rig.ask(one, requests.SetAcl("/a", (Acl(31, "world", "anyone"), Acl(1, "ip", "10.0.0.0/8")), -1))
+    rig.ask(one, requests.Multi((requests.Create(codes.CREATE, "/b", b"", OPEN, 4, -1), requests.Delete("/a/e", -1))))
+    rig.create(other, "/e2", flags=1)
+    rig.ask(other, requests.Plain(codes.CLOSE_SESSION))
+    tree = Tree()
+    for transaction in rig.log:
+        apply_again(tree, transaction)
+    ours = rig.machine.tree
+    stats = {path: (node.data, node.acl, ours.stat(path, node)) for path, node in ours.nodes.items()}
+    assert {path: (node.data, node.acl, tree.stat(path, node)) for path, node in tree.nodes.items()} == stats
+    assert (tree.last_zxid, tree.containers, tree.ephemerals) == (ours.last_zxid, ours.containers, ours.ephemerals)
+
+
+def test_an_event_comes_before_any_answer_that_shows_the_change(rig: Rig) -> None:
+    watcher, writer = rig.client(), rig.client()
+    rig.create(writer, "/a")
+    rig.ask(watcher, _read(codes.GET_DATA, "/a", watch=True))
+    rig.machine.request(writer, 100, requests.SetData("/a", b"x", -1))
+    rig.machine.request(watcher, 101, _read(codes.GET_DATA, "/a"))
+    frames = [frame for peer, frame in rig.take() if peer is watcher]
+    assert frames[0] == answers.notification(codes.NODE_DATA_CHANGED, "/a", rig.machine.tree.last_zxid)
+    assert len(frames) == 2
+
+
+def test_a_child_watch_does_not_report_a_childs_data(rig: Rig) -> None:
+    watcher, writer = rig.client(), rig.client()
+    rig.create(writer, "/p")
+    rig.create(writer, "/p/c")
+    rig.ask(watcher, _read(codes.GET_CHILDREN, "/p", watch=True))
+    rig.machine.request(writer, 1, requests.SetData("/p/c", b"x", -1))
+    assert [peer for peer, _ in rig.take()] == [writer]
+    rig.machine.request(writer, 2, requests.Delete("/p/c", -1))
+    assert [peer for peer, _ in rig.take()] == [watcher, writer]
+
+
+def test_a_watcher_of_data_and_children_hears_of_a_deletion_once(rig: Rig) -> None:
+    watcher, writer = rig.client(), rig.client()
+    rig.create(writer, "/p")
+    rig.ask(watcher, _read(codes.GET_DATA, "/p", watch=True))
+    rig.ask(watcher, _read(codes.GET_CHILDREN, "/p", watch=True))
+    rig.ask(watcher, requests.AddWatch("/", codes.PERSISTENT_RECURSIVE_WATCH))
+    rig.machine.request(writer, 1, requests.Delete("/p", -1))
+    assert [peer for peer, _ in rig.take()] == [watcher, writer]
+
+
+def test_an_expired_session_loses_its_ephemeral_nodes_once(rig: Rig) -> None:
+    silent, other = rig.client(timeout_ms=2000), rig.client(timeout_ms=8000)
+    rig.create(silent, "/e", flags=1)
+    rig.machine.at(1_700_000_003_000, 3000)
+    assert rig.machine.expire() == 1
+    assert rig.ask(other, _read(codes.EXISTS, "/e"))[0] == codes.NO_NODE
+    assert rig.machine.expire() == 0
+    rig.machine.request(silent, 9, _read(codes.EXISTS, "/"))
+    assert rig.take() == []  # it was closed, and nothing more is taken from it
+
+
+def test_a_session_moves_to_its_new_connection_only_with_its_password(rig: Rig) -> None:
+    first = rig.client()
+    session = first.session
+    assert session is not None
+    stranger = Peer("127.0.0.1")
+    rig.machine.connect(stranger, requests.Connect(0, 0, 4000, session.id, b"0" * 16, False))
+    assert stranger.session is None
+    assert [frame for _, frame in rig.take()][-1] is None
+    second = Peer("127.0.0.1")
+    password = rig.machine.sessions.password(session.id)
+    rig.machine.connect(second, requests.Connect(0, 0, 4000, session.id, password, False))
+    assert second.session is session
+    assert (first, None) in rig.take()
+
+
+def test_a_client_that_has_seen_a_later_state_is_refused(rig: Rig) -> None:
+    peer = Peer("127.0.0.1")
+    rig.machine.connect(peer, requests.Connect(0, 99, 4000, 0, b"", False))
+    assert rig.take() == [(peer, None)]
+    assert rig.log == []
+
+
+def test_missed_changes_are_told_when_watches_are_set_again(rig: Rig) -> None:
+    peer = rig.client()
+    rig.create(peer, "/same")
+    rig.create(peer, "/changed")
+    seen = rig.machine.tree.last_zxid
+    rig.ask(peer, requests.SetData("/changed", b"x", -1))
+    asked = requests.SetWatches(seen, ["/same", "/changed", "/gone"], ["/same"], [], [], [])
+    rig.machine.request(peer, codes.SET_WATCHES_XID, asked)
+    events = [Reader(frame or b"", 20) for _, frame in rig.take()][:-1]
+    told = [(event.int32(), event.int32(), event.string()) for event in events]
+    assert told == [(3, 3, "/changed"), (2, 3, "/gone"), (1, 3, "/same")]
+    assert rig.machine.watches.has(codes.WATCHER_DATA, "/same", peer)
+
+
+def test_a_node_is_closed_to_those_who_have_not_shown_its_digest(rig: Rig) -> None:
+    owner, stranger, root = rig.client(), rig.client(), rig.client()
+    rig.ask(owner, requests.Auth("digest", b"ann:pw"))
+    assert rig.create(owner, "/mine", acl=(Acl(31, "auth", ""),)) == codes.OK
+    assert rig.ask(stranger, _read(codes.GET_DATA, "/mine"))[0] == codes.NO_AUTH
+    assert rig.ask(owner, _read(codes.GET_DATA, "/mine"))[0] == codes.OK
+    rig.ask(root, requests.Auth("digest", b"super:pw"))
+    assert rig.ask(root, _read(codes.GET_DATA, "/mine"))[0] == codes.OK
+
+
+def test_containers_go_when_their_last_child_has_and_mortals_when_their_time_is_over(rig: Rig) -> None:
+    peer = rig.client()
+    rig.ask(peer, requests.Create(codes.CREATE_CONTAINER, "/c", b"", OPEN, 4, -1))
+    rig.ask(peer, requests.Create(codes.CREATE_TTL, "/t", b"", OPEN, 5, 1000))
+    assert rig.machine.clear() == 0
+    rig.create(peer, "/c/x")
+    rig.ask(peer, requests.Delete("/c/x", -1))
+    rig.machine.at(rig.machine.wall_ms + 1001, 1001)
+    assert rig.machine.clear() == 2
+    assert rig.ask(peer, _read(codes.EXISTS, "/c"))[0] == codes.NO_NODE
+
+
+def test_a_hard_quota_refuses_what_would_go_beyond_it(rig: Rig) -> None:
+    peer = rig.client()
+    for path in ("/q", "/zookeeper/quota/q"):
+        assert rig.create(peer, path) == codes.OK
+    rig.create(peer, "/zookeeper/quota/q/zookeeper_limits", data=b"count=-1,bytes=-1;countHardLimit=2;byteHardLimit=5")
+    assert rig.create(peer, "/q/a") == codes.OK
+    assert rig.create(peer, "/q/b") == codes.QUOTA_EXCEEDED
+    assert rig.ask(peer, requests.SetData("/q/a", b"123456", -1))[0] == codes.QUOTA_EXCEEDED
+    assert rig.ask(peer, requests.SetData("/q/a", b"12345", -1))[0] == codes.OK
+
+
+def test_an_unknown_operation_is_answered_and_the_connection_stays(rig: Rig) -> None:
+    peer = rig.client()
+    assert rig.ask(peer, requests.Unknown(9999))[0] == codes.UNIMPLEMENTED
+    assert rig.ask(peer, _read(codes.EXISTS, "/"))[0] == codes.OK
+
+
+def test_a_full_disk_refuses_changes_and_serves_reads(rig: Rig) -> None:
+    peer = rig.client()
+    rig.machine.has_room = lambda: False
+    assert rig.create(peer, "/a") == -1
+    assert rig.ask(peer, _read(codes.EXISTS, "/"))[0] == codes.OK
+    rig.machine.has_room = lambda: True
+    assert rig.create(peer, "/a") == codes.OK
+
+
+@pytest.mark.parametrize("path", ["", "a", "/a/", "//", "/a//b", "/.", "/a/../b", "/\u0001", "/\ue000", "/\U0001f600"])
+def test_a_bad_path_is_refused(rig: Rig, path: str) -> None:
+    assert rig.create(rig.client(), path) in (codes.BAD_ARGUMENTS, codes.NO_NODE)
+    assert string_bytes("/") not in [string_bytes(each) for each in rig.machine.tree.nodes if each == path]
+    assert set(rig.machine.tree.nodes) == {"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"}
