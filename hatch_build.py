@@ -27,7 +27,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 HOT = (
     "protocol/{error_codes,wire,batch,framing,produce,fetch,messages,message_reader,message_writer,records,record_spans}",
     "protocol/{offset_commit,record_bytes}",
-    "log/{group,segment,sparse_index,reader,producer_state,partition_log,group_writer,admission}",
+    "log/{append_set,appender,segment,sparse_index,reader,producer_state,partition_log,log_writer,admission}",
     "coordinator/{group_records,offset_store,offset_requests,group_offsets,groups,group_table,deadlines}",
     "coordinator/{classic_group,group_facts,group_state,group_members,group_effects,journal}",
     "coordinator/{consumer_groups,consumer_group_state,consumer_group_table,consumer_group_writing,assignors}",

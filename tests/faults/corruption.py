@@ -107,9 +107,9 @@ def _abort(log: PartitionLog, values: dict[int, bytes]) -> None:
     now = FIRST_MS + log.end_offset
     data = bytearray(raw.batch(raw.values(b"aborted", at_ms=now), attributes=raw.TRANSACTIONAL, producer=(7777, 0, 0)))
     values[log.end_offset] = b"aborted"
-    log.stage(memoryview(data), 0, len(data), now, Waiter(), transactional=True)
+    log.appender.stage(memoryview(data), 0, len(data), now, Waiter(), transactional=True)
     marker = Marker(7777, 0, 0, False)
-    log.stage_own(build_marker(marker, now), now, Waiter(), marker)
+    log.appender.stage_own(build_marker(marker, now), now, Waiter(), marker)
 
 
 # ── starting and reading ─────────────────────────────────────────────────────────────────────────────────────────────

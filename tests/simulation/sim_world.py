@@ -28,7 +28,7 @@ from headrace.broker.server import TICK_SECONDS
 from headrace.core.clock import ManualClock
 from headrace.core.errors import OperatorError
 from headrace.core.settings import BrokerSettings
-from headrace.log import group_writer
+from headrace.log import log_writer
 
 STEPS = 400
 REST_STEPS_MAX = 6_000
@@ -83,7 +83,7 @@ class World:
         with ExitStack() as stack:
             stack.callback(shutil.rmtree, self._root, True)
             stack.callback(self._bury)
-            stack.enter_context(mock.patch.object(group_writer, "INLINE_BYTES_MAX", inline))
+            stack.enter_context(mock.patch.object(log_writer, "INLINE_BYTES_MAX", inline))
             stack.enter_context(mock.patch.object(uuid, "uuid4", fresh_id))
             stack.callback(logging.disable, logging.root.manager.disable)
             logging.disable(logging.CRITICAL)

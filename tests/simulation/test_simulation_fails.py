@@ -9,22 +9,26 @@ from headrace.coordinator.consumer_groups import ConsumerGroups
 from headrace.coordinator.group_facts import GroupFacts
 from headrace.coordinator.offset_store import OffsetStore
 from headrace.coordinator.transaction_state import TransactionMachine
+from headrace.log.appender import Appender
 from headrace.log.partition_log import PartitionLog
 from headrace.log.producer_state import ProducerState
 from headrace.protocol.error_codes import NONE
 
 SEEDS_MAX = 60
 
-stage, towards = PartitionLog._place, member_reconciliation._towards
+stage, towards = Appender.stage, member_reconciliation._towards
 
 
 def answers_before_the_write(patch):
-    def place(log, *arguments):
-        base_offset = stage(log, *arguments)
-        log.groups[-1].waiters.pop().done(log, None)
-        return base_offset
+    def staged(appender, data, start, end, now_ms, waiter, **more):
+        found = stage(appender, data, start, end, now_ms, waiter, **more)
+        last = appender.append_sets[-1] if appender.append_sets else None
+        if last is not None and waiter in (*last.waiters, *last.commit_waiters):
+            (last.waiters if waiter in last.waiters else last.commit_waiters).remove(waiter)
+            waiter.done(appender.log, None)
+        return found
 
-    patch.setattr(PartitionLog, "_place", place)
+    patch.setattr(Appender, "stage", staged)
 
 
 def answers_before_the_flush(patch):

@@ -41,6 +41,9 @@ class _Told:
     def __init__(self, done: Done) -> None:
         self._done = done
 
+    def written(self, log: PartitionLog) -> None:
+        """Others do not have it yet: there is nothing to say."""
+
     def done(self, log: PartitionLog, error: Exception | None) -> None:
         self._done(error)
 
@@ -95,9 +98,9 @@ class TopicJournal:
         if len(partitions) != self._gathered_count:
             # A client made the topic in this turn, after the partition had been chosen by another number of them.
             raise StorageError(f"{self._name}: has {len(partitions)} partitions, not {self._gathered_count}; try again")
-        log = partitions[partition].log
+        log = partitions[partition].led
         if log is None:
-            raise StorageError(f"{self._name}-{partition}: its log directory is offline")
+            raise StorageError(partitions[partition].refusal().message)
         return log
 
     def append(
@@ -139,7 +142,7 @@ class TopicJournal:
             transactional=producer is not None,
         )
         try:
-            self._log(partition).stage_own(batch, now_ms, _Told(done))
+            self._log(partition).appender.stage_own(batch, now_ms, _Told(done))
         except StorageError as error:
             done(error)
         except OSError as error:
@@ -155,9 +158,9 @@ class TopicJournal:
         topic = self._topics.get(self._name)
         if topic is None:
             return
-        log = topic.partitions[partition].log
+        log = topic.partitions[partition].led
         if log is None:
-            raise StorageError(f"{self._name}-{partition}: its log directory is offline")
+            raise StorageError(topic.partitions[partition].refusal().message)
         for entry in log.directory.damage.entries:
             # The start found it, and may have cut it: what was decided there is not known.
             if entry.log == log.name and entry.path != log.path:
@@ -237,11 +240,12 @@ class Markers:
             if partition is None:
                 continue
             waiting.expect()
-            if partition.log is None:
-                waiting.told(StorageError(f"{topic}-{index}: its log directory is offline"))
+            log = partition.led
+            if log is None:
+                waiting.told(StorageError(partition.refusal().message))
                 continue
             try:
-                partition.log.stage_own(build_marker(marker, now_ms), now_ms, _Told(waiting.told), marker)
+                log.appender.stage_own(build_marker(marker, now_ms), now_ms, _Told(waiting.told), marker)
             except OSError as error:
                 waiting.told(StorageError(f"{topic}-{index}: {error.strerror or error}"))
         waiting.told(None)

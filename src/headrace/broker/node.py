@@ -29,8 +29,8 @@ from headrace.core.settings import BrokerSettings
 from headrace.log.compaction import CompactionSettings, Compactor
 from headrace.log.compaction_process import CompactionProcess
 from headrace.log.directory import LogDirectory
-from headrace.log.group_writer import GroupWriter
 from headrace.log.housekeeping import Housekeeping
+from headrace.log.log_writer import LogWriter
 from headrace.log.partition_log import PartitionLog
 from headrace.log.scrub import Scrub, ScrubSettings, budget
 from headrace.log.store import LogStore
@@ -86,7 +86,7 @@ class Node:
         self._cleaners = workers("headrace-cleaner", 1, self.reactor)
         self._scrubbers = workers("headrace-scrub", 1, self.reactor)
         self.files = OpenFiles(self.disk, settings.open_files_max)
-        self.writer = GroupWriter(self.disk, self._writers.submit, self._flushers.submit, writers)
+        self.writer = LogWriter(self.disk, self._writers.submit, self._flushers.submit, writers)
         self.store = LogStore(settings.log_dirs, self.files, self.writer, self.clock)
         self.housekeeping = Housekeeping(self.store, settings.producer_id_expiration_ms)
         self._compaction_process = CompactionProcess(self._cleaners.submit)
@@ -261,7 +261,7 @@ class Node:
         self.topics.revision += 1
         for topic in self.topics.all():
             for partition in topic.partitions:
-                if partition.log is not None and partition.log.directory is directory:
+                if partition.local is not None and partition.local.directory is directory:
                     partition.go_offline()
 
     # ── running ──────────────────────────────────────────────────────────────────────────────────────────────────

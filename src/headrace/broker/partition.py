@@ -1,48 +1,134 @@
-"""A partition as clients see it: its log if that is online, and the fetches that wait for it to grow."""
+"""A partition as clients see it: who leads it, the gate to its log, and the fetches that wait for it to grow.
+
+Every handler reaches a log through the gate: `led` is the log while this broker leads the partition, `refusal` says why
+it is not there, and `log_for` compares leader epochs as well. `local` is whatever copy this broker holds, for those who
+look after files and not after clients.
+"""
 
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from headrace.core.errors import PeerError
 from headrace.log.partition_log import PartitionLog
+from headrace.protocol.error_codes import (
+    FENCED_LEADER_EPOCH,
+    KAFKA_STORAGE_ERROR,
+    NOT_ENOUGH_REPLICAS,
+    NOT_LEADER_OR_FOLLOWER,
+    UNKNOWN_LEADER_EPOCH,
+)
 
 if TYPE_CHECKING:
     from headrace.broker.purgatory import FetchWait
 
+LEADER: Final = "leader"
+FOLLOWER: Final = "follower"
+OFFLINE: Final = "offline"  # it should be here, but its directory has failed
+ELSEWHERE: Final = "elsewhere"  # other brokers have it
+
+NO_EPOCH: Final = -1  # a client that does not say which leader it knows
+
 
 class Partition:
-    __slots__ = ("_waits", "index", "leader_epoch", "log", "topic", "topic_id")
+    __slots__ = ("_waits", "index", "isr", "leader_epoch", "led", "local", "replicas", "role", "topic", "topic_id")
 
-    def __init__(self, topic: str, topic_id: uuid.UUID, index: int, log: PartitionLog | None) -> None:
+    def __init__(
+        self, topic: str, topic_id: uuid.UUID, index: int, local: PartitionLog | None, broker_id: int = 0
+    ) -> None:
+        """A new partition is led by the broker itself, which is its only replica."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
-        self.log = log  # None while its directory is offline
-        self.leader_epoch = log.leader_epoch if log is not None else 0
+        self.local = local
+        self.role = LEADER if local is not None else OFFLINE
+        self.led = local
+        self.leader_epoch = local.leader_epoch if local is not None else 0
+        self.replicas: tuple[int, ...] = (broker_id,)
+        self.isr: tuple[int, ...] = (broker_id,) if local is not None else ()
         self._waits: dict[FetchWait, None] | None = None
+        if local is not None:
+            local.on_high_watermark.append(self.wake)
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.index}"
 
     @property
     def online(self) -> bool:
-        return self.log is not None
+        """Whether it has a leader, which can only be this broker."""
+        return self.led is not None
+
+    # ── the gate ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def log_for(self, leader_epoch: int = NO_EPOCH) -> PartitionLog:
+        """The log, for a client that believes in the leader of that epoch; otherwise a PeerError."""
+        if leader_epoch != NO_EPOCH and leader_epoch != self.leader_epoch and self.role != OFFLINE:
+            code = FENCED_LEADER_EPOCH if leader_epoch < self.leader_epoch else UNKNOWN_LEADER_EPOCH
+            raise PeerError(code, f"{self.name}: leader epoch {leader_epoch}; it is {self.leader_epoch}")
+        if self.led is None:
+            raise self.refusal()
+        return self.led
+
+    def refusal(self) -> PeerError:
+        """Why there is no log to be led here."""
+        if self.role == OFFLINE:
+            return PeerError(KAFKA_STORAGE_ERROR, f"{self.name}: its log directory is offline")
+        return PeerError(NOT_LEADER_OR_FOLLOWER, f"{self.name}: this broker is not the leader; ask for metadata again")
+
+    def too_few(self) -> PeerError | None:
+        """Why acks=all cannot be promised: fewer replicas in sync than the topic demands."""
+        log = self.led
+        if log is None or len(self.isr) >= log.config.min_insync_replicas:
+            return None
+        wanted = log.config.min_insync_replicas
+        why = f"{self.name}: {len(self.isr)} replica(s) in sync, min.insync.replicas is {wanted}"
+        return PeerError(NOT_ENOUGH_REPLICAS, f"{why}; produce with acks=1, lower it, or bring a broker back")
+
+    # ── roles ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def lead(self, epoch: int, isr: tuple[int, ...]) -> None:
+        """This broker leads from now on. The epoch is on disk before anyone is served."""
+        log = self.local
+        if log is None:
+            return
+        if epoch != self.leader_epoch or epoch != log.leader_epoch:
+            log.begin_epoch(epoch)
+        self.leader_epoch = epoch
+        self.isr = isr
+        self.role = LEADER
+        self.led = log
+        self.wake()
+
+    def follow(self, epoch: int) -> None:
+        """Another broker leads. Who waits for an acknowledgement or for records is told to look for it."""
+        self.leader_epoch = epoch
+        self._leave(FOLLOWER)
 
     def go_offline(self) -> None:
         """Its directory has failed. Those who wait for it are told."""
-        self.log = None
+        self._leave(OFFLINE)
+        self.local = None
+        self.isr = ()
+
+    def _leave(self, role: str) -> None:
+        self.role = role
+        self.led = None
+        if self.local is not None:
+            self.local.fail_uncommitted(self.refusal())
         self.wake()
+
+    # ── those who wait for records ───────────────────────────────────────────────────────────────────────────────
 
     def await_growth(self, wait: FetchWait) -> None:
         if self._waits is None:
             self._waits = {}
         self._waits[wait] = None
-        if self.log is not None:
-            self.log.on_visible = self.wake
 
     def forget(self, wait: FetchWait) -> None:
         if self._waits is not None:
             self._waits.pop(wait, None)
-            if not self._waits and self.log is not None:
-                self.log.on_visible = None
 
     def wake(self) -> None:
         """The log has grown, or is gone: those who wait look again at the end of this turn."""

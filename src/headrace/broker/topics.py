@@ -189,8 +189,8 @@ class Topics:
             self.revision += 1
             for topic in topics:
                 for partition in topic.partitions:
-                    if partition.log is not None:
-                        self._store.delete(partition.log)
+                    if partition.local is not None:
+                        self._store.delete(partition.local)
                     if partition.index % LOGS_PER_STEP == 0:
                         yield
             self._record(lambda: self._catalog.delete_topics(names))
@@ -211,8 +211,8 @@ class Topics:
                     if until():
                         _log.warning("deletion of %s was not finished: delete it again", ", ".join(names))
                         return
-                    if partition.log is not None and not partition.log.deleted:
-                        self._store.delete(partition.log)
+                    if partition.local is not None and not partition.local.deleted:
+                        self._store.delete(partition.local)
             try:
                 self._catalog.delete_topics([name for name in names if name in self._catalog.topics])
             except StorageError as error:
@@ -308,15 +308,15 @@ class Topics:
     def _reconfigure(self, topic: Topic) -> None:
         topic.config = self._config(topic.overrides)
         for partition in topic.partitions:
-            if partition.log is not None:
-                partition.log.reconfigure(topic.config)
+            if partition.local is not None:
+                partition.local.reconfigure(topic.config)
 
     def _follow(self, topic: Topic) -> None:
         """The broker's settings may have changed while logs were made: those made before that are told."""
         topic.config = self._config(topic.overrides)
         for partition in topic.partitions:
-            if partition.log is not None and partition.log.config is not topic.config:
-                partition.log.reconfigure(topic.config)
+            if partition.local is not None and partition.local.config is not topic.config:
+                partition.local.reconfigure(topic.config)
 
     def _find_partitions(self, topic: Topic, total: int) -> None:
         for index in range(total):
@@ -343,8 +343,8 @@ class Topics:
                     yield
         except StorageError:
             for partition in added:
-                if partition.log is not None:
-                    self._store.delete(partition.log)
+                if partition.local is not None:
+                    self._store.delete(partition.local)
             raise
         topic.partitions += added
 

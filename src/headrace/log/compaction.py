@@ -117,9 +117,9 @@ class Compactor:
 
     def _due(self, log: PartitionLog, now_ms: int) -> plan.Due | None:
         config = log.config
-        can_seal = log.active.size and not log.groups and not log.writing
+        can_seal = log.active.size and log.appender.is_idle
         if can_seal and plan.must_seal(log.active.rolling_timestamp(), config, now_ms):
-            log.roll_now(now_ms)
+            log.appender.roll_now(now_ms)
         if len(log.segments) == 1:
             return None
         first_dirty = plan.first_dirty_offset(self.clean_offset(log), log.start_offset, log.end_offset)

@@ -50,10 +50,10 @@ class Housekeeping:
             ages, log.config, start_offset=log.start_offset, high_watermark=log.high_watermark, now_ms=now_ms
         )
         if count == len(segments):
-            if log.groups or log.writing:
+            if not log.appender.is_idle:
                 count -= 1  # being written to: the next pass takes it
             else:
-                log.roll_now(now_ms)
+                log.appender.roll_now(now_ms)
         if count:
             self._delete(log, count, now_ms)
         return count
@@ -114,7 +114,7 @@ class Housekeeping:
 
     def flush_for_checkpoint(self, logs: Iterable[PartitionLog] | None = None) -> None:
         for log in self._online(logs):
-            if log.recovery_point < log.end_offset and not log.groups and not log.writing:
+            if log.recovery_point < log.end_offset and log.appender.is_idle:
                 try:
                     log.checkpoint()
                 except OSError as error:

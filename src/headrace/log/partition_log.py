@@ -1,81 +1,77 @@
-"""One partition's log: what is in it, what may be seen of it, and how it grows.
+"""One partition's log on this broker: bytes and offsets, what is written, what may be seen.
 
-Appending has three steps. `stage` checks a batch, gives it its offset and puts it into a group; the group writer
-writes groups, one writev each; `committed` then moves the end. Between the first and the last step nothing of the
-batch can be seen, and if the write fails `aborted` makes the staging undone, producers' sequence numbers included.
+    start_offset ≤ high_watermark ≤ settled_offset ≤ end_offset ≤ next_offset
+    (kept)         (committed)      (ours to count)  (written)    (staged: see `Appender`)
 
-    start_offset ≤ high_watermark ≤ end_offset ≤ next_offset
-    (kept)         (visible)        (written)    (staged)
+`settled_offset` is what this replica vouches for: written and, where the topic asks for it, flushed. The high watermark
+is what consumers may see and what acks=all waits for. Where there is no other replica it follows the settled offset by
+itself; otherwise (`share`) whoever knows the other replicas moves it with `commit_to`. Who wants to know is told when
+either moves.
 
 Only the event loop touches this object; threads get file descriptors and bytes, never the log itself.
 """
 
-import contextlib
 import logging
 import os
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from headrace.core.errors import InvariantError, PeerError, StorageError
 from headrace.core.files import OpenFile, OpenFiles
 from headrace.log import time_lookup
-from headrace.log.admission import UNCHECKED, check_records, settle_time, too_large
+from headrace.log.append_set import AppendSet, Waiter, tell
+from headrace.log.appender import Appender
 from headrace.log.config import NEVER, LogConfig
-from headrace.log.group import Group, Waiter, tell
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.producer_state import ProducerState
 from headrace.log.reader import LogReader, Run
-from headrace.log.segment import SUFFIXES, Segment
+from headrace.log.segment import Segment
 from headrace.log.snapshots import Snapshots
 from headrace.log.transactions import Aborted, Marker, aborted_between
-from headrace.protocol.batch import (
-    CODEC_MASK,
-    CONTROL,
-    HEADER,
-    HEADER_BYTES,
-    LOG_APPEND_TIME,
-    STAMP,
-    TRANSACTIONAL,
-    check_produced,
-)
-from headrace.protocol.error_codes import OFFSET_OUT_OF_RANGE, TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+from headrace.protocol.batch import CODEC_MASK, HEADER_BYTES
+from headrace.protocol.error_codes import OFFSET_OUT_OF_RANGE
 
 if TYPE_CHECKING:
-    from headrace.log.group_writer import GroupWriter
+    from headrace.log.log_writer import LogWriter
     from headrace.log.store import LogDirectory
 
 logger = logging.getLogger(__name__)
 
 SMALL_BYTES_MAX: Final = 256 << 10
-RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1  # an index entry holds an offset as 32 bits above the segment's base
+NO_EPOCH: Final = -1
 
 
 class PartitionLog:
     __slots__ = (
-        "_flush_waiting",
+        "_commit_waiting",
         "_reader",
         "active",
+        "appender",
+        "commits_alone",
         "config",
         "deleted",
         "directory",
         "end_offset",
         "epochs",
         "files",
+        "flush_waiting",
         "flushed_offset",
         "flushing",
-        "groups",
         "high_watermark",
         "index",
         "leader_epoch",
         "mark",
         "name",
-        "next_offset",
-        "on_visible",
+        "on_high_watermark",
+        "on_settled",
         "open_transactions",
         "path",
-        "queued",
+        "saved_high_watermark",
         "segments",
+        "settled_offset",
         "snapshots",
+        "staged_epoch",
         "start_offset",
         "surveys",
         "topic",
@@ -83,7 +79,6 @@ class PartitionLog:
         "unflushed_since_ms",
         "wanted_mark",
         "writer",
-        "writing",
     )
 
     def __init__(
@@ -95,7 +90,7 @@ class PartitionLog:
         path: str,
         config: LogConfig,
         files: OpenFiles,
-        writer: "GroupWriter",
+        writer: "LogWriter",
         segments: list[Segment],
         start_offset: int,
         end_offset: int,
@@ -103,7 +98,9 @@ class PartitionLog:
         epochs: LeaderEpochs,
         snapshots: Snapshots,
         open_transactions: dict[int, int] | None = None,
+        high_watermark: int = 0,
     ) -> None:
+        """`high_watermark` is the one of the checkpoint; it counts when there are other replicas."""
         self.topic = topic
         self.index = index
         self.name = f"{topic}-{index}"
@@ -115,7 +112,9 @@ class PartitionLog:
         self.segments = segments
         self.active = segments[-1]
         self.start_offset = start_offset
-        self.end_offset = self.next_offset = self.high_watermark = end_offset
+        self.end_offset = self.settled_offset = self.high_watermark = end_offset
+        self.saved_high_watermark = min(max(high_watermark, start_offset), end_offset)
+        self.commits_alone = True  # no other replica is in sync: what is settled is committed
         self.flushed_offset = flushed_offset
         self.mark = flushed_offset  # below it, indexes and a snapshot of the producers are on the disk
         self.wanted_mark = flushed_offset  # they are in files up to here, and the next flush takes them along
@@ -126,18 +125,29 @@ class PartitionLog:
         self.leader_epoch = epochs.latest or 0
         self.snapshots = snapshots
         self.open_transactions = open_transactions if open_transactions is not None else {}  # producer, first offset
-        self.groups: list[Group] = []
-        self.queued = False  # the group writer has it in its list
-        self.writing = False
+        self.staged_epoch = self.written_epoch  # of the last batch that has its place
+        self.appender = Appender(self, end_offset)
         self.flushing = False
-        self.on_visible: Callable[[], None] | None = None
+        self.on_settled: list[Callable[[], None]] = []
+        self.on_high_watermark: list[Callable[[], None]] = []
         self.surveys: list[Segment] = []  # whose batches a thread looks at
+        self.flush_waiting: list[AppendSet] = []  # written, and held back until they are flushed
+        self._commit_waiting: deque[tuple[int, list[Waiter]]] = deque()  # end offset, and who waits for it
         self._reader: LogReader | None = None  # made on first use
-        self._flush_waiting: list[Group] = []
 
     @property
     def producers(self) -> ProducerState:
         return self.snapshots.state()
+
+    @property
+    def next_offset(self) -> int:
+        """What the next batch gets: all below it is written or staged."""
+        return self.appender.next_offset
+
+    @property
+    def written_epoch(self) -> int:
+        latest = self.epochs.latest
+        return latest if latest is not None else NO_EPOCH
 
     @property
     def last_stable_offset(self) -> int:
@@ -159,123 +169,27 @@ class PartitionLog:
         self.config = config
         self.active.roll_after_timestamp = NEVER  # to be reckoned anew
 
-    # ── appending ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── what is written ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def stage(
-        self,
-        data: memoryview,
-        start: int,
-        end: int,
-        now_ms: int,
-        waiter: Waiter,
-        *,
-        transactional: bool = False,
-        largest: int = UNCHECKED,
-    ) -> tuple[int, int]:
-        """Gives a producer's batch in data[start:end] its place. Returns (base offset, append time or -1).
-
-        A transactional batch is taken only from a caller who has made sure of its transaction. The base offset is
-        UNCHECKED, and nothing has happened, if the records must be looked at in a thread first (`check_slowly`);
-        `largest` is what was found there.
-        """
-        config = self.config
-        if end - start > config.max_message_bytes:
-            raise too_large(self.name, end - start, config)
-        header = check_produced(data, start, end)
-        if header[5] & TRANSACTIONAL and not transactional:
-            why = f"{self.name}: a transactional batch needs the transactional id that it belongs to"
-            raise PeerError(TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
-        if largest == UNCHECKED:
-            largest = check_records(self.name, config, data, start, end, header, now_ms)
-            if largest == UNCHECKED:
-                return UNCHECKED, UNCHECKED
-        max_timestamp, append_time = largest, -1
-        if header[5] & LOG_APPEND_TIME or config.log_append_time or largest != header[8]:
-            max_timestamp, append_time = settle_time(self.name, config, data, start, end, header, largest, now_ms)
-        producer_id = header[9]
-        if producer_id >= 0:
-            last_sequence = (header[11] + header[12] - 1) & 0x7FFFFFFF
-            duplicate = self.producers.check(producer_id, header[10], header[11], last_sequence)
-            if duplicate is not None:
-                self._await_duplicate(duplicate.last_offset, waiter)
-                return duplicate.base_offset, duplicate.timestamp if self.config.log_append_time else -1
-        return self._place(data, start, end, header, max_timestamp, now_ms, waiter), append_time
-
-    def stage_own(self, batch: bytearray, now_ms: int, waiter: Waiter, marker: Marker | None = None) -> int:
-        """A batch that the broker itself writes: to an internal topic, or a marker. Returns its base offset."""
-        view = memoryview(batch)
-        header = HEADER.unpack_from(view)
-        base_offset = self._place(view, 0, len(batch), header, header[8], now_ms, waiter)
-        if marker is not None:
-            # From now on the producer's batches stand behind the marker: they must not count as before it.
-            group = self.groups[-1]
-            group.undo.append((marker.producer_id, self.producers.get(marker.producer_id)))
-            self.producers.end_transaction(
-                marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, header[8]
-            )
-            group.markers.append((marker, base_offset))
-        return base_offset
-
-    def _place(
-        self,
-        data: memoryview,
-        start: int,
-        end: int,
-        header: tuple[int, ...],
-        max_timestamp: int,
-        now_ms: int,
-        waiter: Waiter,
-    ) -> int:
-        """Puts a batch that may be appended into the group of its segment. Returns its base offset."""
-        base_offset = self.next_offset
-        last_offset = base_offset + header[6]
-        size = end - start
-        segment = self.active
-        if segment.reserved and (
-            segment.reserved + size > self.config.segment_bytes
-            or max_timestamp > segment.roll_after_timestamp
-            or segment.index_bytes > self.config.segment_index_bytes
-            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-            or (segment.roll_after_timestamp == NEVER and self._is_old(segment, max_timestamp))
-        ):
-            segment = self._roll(base_offset, now_ms)  # before this batch counts: the snapshot ends below it
-        if not segment.reserved:
-            segment.first_timestamp = max_timestamp
-        STAMP.pack_into(data, start, base_offset, header[1], self.leader_epoch)
-        groups = self.groups
-        if groups and groups[-1].segment is segment:
-            group = groups[-1]
+    def written(self, append_set: AppendSet) -> None:
+        """Its bytes are in the file."""
+        segment = append_set.segment
+        self.end_offset = append_set.end_offset  # first: what follows may fail
+        self.touched = True
+        interval = self.config.index_interval_bytes
+        if segment.bytes_since_entry + append_set.size <= interval:
+            segment.appended(append_set.size, append_set.max_timestamp_offset, append_set.max_timestamp, interval)
         else:
-            group = Group(segment, segment.reserved)
-            groups.append(group)
-        group.views.append(data[start:end])
-        group.size += size
-        group.marks.append((size, last_offset, max_timestamp))
-        group.waiters.append(waiter)
-        if header[9] >= 0 and not header[5] & CONTROL:
-            self._record(header, base_offset, last_offset, max_timestamp, group)
-        if max_timestamp > group.max_timestamp:
-            group.max_timestamp = max_timestamp
-            group.max_timestamp_offset = last_offset
-        segment.reserved += size
-        self.next_offset = group.end_offset = last_offset + 1
-        if not self.queued:
-            self.writer.staged(self)
-        return base_offset
-
-    def _record(
-        self, header: tuple[int, ...], base_offset: int, last_offset: int, max_timestamp: int, group: Group
-    ) -> None:
-        """What the batch means for its producer; undone if it cannot be written."""
-        producer_id, epoch, sequence = header[9], header[10], header[11]
-        transactional = bool(header[5] & TRANSACTIONAL)
-        last_sequence = (sequence + header[12] - 1) & 0x7FFFFFFF if sequence >= 0 else -1
-        previous = self.producers.record(
-            producer_id, epoch, sequence, last_sequence, base_offset, last_offset, max_timestamp, transactional
-        )
-        group.undo.append((producer_id, previous))
-        if transactional:
-            self.open_transactions.setdefault(producer_id, base_offset)
+            for size, last_offset, max_timestamp in append_set.batches:
+                segment.appended(size, last_offset, max_timestamp, interval)
+        for marker, offset in append_set.markers:
+            self._end_transaction(marker, offset, segment)
+        if append_set.epochs:
+            for epoch, first_offset in append_set.epochs:
+                self.epochs.assign(epoch, first_offset)
+            self.save_epochs()
+        if segment is not self.active and segment.size == segment.reserved:
+            self.seal(segment)
 
     def _end_transaction(self, marker: Marker, offset: int, segment: Segment) -> None:
         """A marker is in the log: what was open is committed, or aborted and listed as such."""
@@ -288,81 +202,7 @@ class PartitionLog:
         if entry is not None and entry.txn_first_offset > offset:
             self.open_transactions[marker.producer_id] = entry.txn_first_offset
 
-    def aborted_in_last_read(self, start: int) -> tuple[tuple[int, int], ...]:
-        """(producer id, first offset) of what was aborted and has records in what was just read from `start` on."""
-        return self.aborted_between(start, self._reader.upper if self._reader is not None else start)
-
-    def aborted_between(self, start: int, end: int) -> tuple[tuple[int, int], ...]:
-        """The same for [start, end)."""
-        return aborted_between((s.aborted for s in self.segments[self.segment_of(start) :]), start, end)
-
-    def needs_conversion(self, attributes: int) -> int | None:
-        """The codec that a batch must be packed anew with, where the topic names one and it differs."""
-        wanted = _CODECS[self.config.compression_type]
-        return wanted if wanted >= 0 and wanted != attributes & CODEC_MASK else None
-
-    def _await_duplicate(self, last_offset: int, waiter: Waiter) -> None:
-        """A batch that is here already is answered when the first copy of it is safe, not before."""
-        if last_offset < self.high_watermark:
-            waiter.done(self, None)
-            return
-        for group in (*self._flush_waiting, *self.groups):
-            if group.end_offset > last_offset:
-                group.waiters.append(waiter)
-                return
-        self.writer.in_flight(self, last_offset).waiters.append(waiter)
-
-    def _is_old(self, segment: Segment, max_timestamp: int) -> bool:
-        """Rolling by time counts from the first batch's timestamp, or from when the segment was made."""
-        first = segment.rolling_timestamp()
-        if first < 0:
-            first = segment.created_ms
-        segment.roll_after_timestamp = first + self.config.segment_ms - self.jitter_ms(segment)
-        return max_timestamp > segment.roll_after_timestamp
-
-    def jitter_ms(self, segment: Segment) -> int:
-        """Spreads the rolling of many partitions; the same for a segment each time it is asked."""
-        jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return hash((self.name, segment.base_offset)) % jitter if jitter else 0
-
-    def _roll(self, base_offset: int, now_ms: int) -> Segment:
-        """A new active segment that begins at `base_offset`. What was staged for the old one still goes there."""
-        self.snapshots.stage_roll(base_offset)
-        segment = Segment(self.path, base_offset, self.files, now_ms)
-        old = self.active
-        self.segments = [*self.segments, segment]
-        self.active = segment
-        if old.size == old.reserved:
-            self._seal(old)
-        return segment
-
-    def roll_now(self, now_ms: int) -> None:
-        """Begins a new segment, so that all before it can be deleted. Nothing may be staged."""
-        if self.groups or self.writing:
-            raise InvariantError(f"{self.name}: rolled while batches are staged")
-        if self.active.size:
-            self._roll(self.end_offset, now_ms).create_files()
-
-    def committed(self, group: Group) -> None:
-        """The group's bytes are in the file."""
-        segment = group.segment
-        start_offset, self.end_offset = self.end_offset, group.end_offset  # first: what follows may fail
-        self.touched = True
-        interval = self.config.index_interval_bytes
-        if segment.bytes_since_entry + group.size <= interval:
-            segment.appended(group.size, group.max_timestamp_offset, group.max_timestamp, interval)
-        else:
-            for size, last_offset, max_timestamp in group.marks:
-                segment.appended(size, last_offset, max_timestamp, interval)
-        for marker, offset in group.markers:
-            self._end_transaction(marker, offset, segment)
-        if self.epochs.latest != self.leader_epoch:
-            self.epochs.assign(self.leader_epoch, start_offset)
-            self.save_epochs()
-        if segment is not self.active and segment.size == segment.reserved:
-            self._seal(segment)
-
-    def _seal(self, segment: Segment) -> None:
+    def seal(self, segment: Segment) -> None:
         """All of it is written, and the next one has begun."""
         try:
             self.spill()
@@ -383,50 +223,72 @@ class PartitionLog:
             if segment.base_offset <= self.mark:
                 break
 
-    def publish(self, group: Group) -> None:
-        """The group may be seen, and those who wait for it are answered."""
-        self.high_watermark = group.end_offset
-        tell(group.waiters, self, None)
-        if self.on_visible is not None:
-            self.on_visible()
-
-    def aborted(self, groups: list[Group], error: Exception) -> None:
-        """These groups could not be written: as if they had never been staged."""
-        groups = groups + self.groups
-        self.groups = []
-        for group in reversed(groups):
-            for producer_id, previous in reversed(group.undo):
-                self.producers.restore(producer_id, previous)
-                if previous is None or previous.txn_first_offset < 0:
-                    self.open_transactions.pop(producer_id, None)
-                else:
-                    self.open_transactions[producer_id] = previous.txn_first_offset
-        for segment in self.segments[1:]:
-            if segment.size == 0:
-                self._drop_unwritten(segment)
-        self.active = self.segments[-1]
-        self.active.reserved = self.active.size
-        self.next_offset = self.end_offset
-        for group in groups:
-            tell(group.waiters, self, error)
-
-    def _drop_unwritten(self, segment: Segment) -> None:
-        segment.deleted = True
-        self.segments = [s for s in self.segments if s is not segment]
-        self.snapshots.forget_from(segment.base_offset)
-        segment.forget_files()
-        for suffix in SUFFIXES:
-            with contextlib.suppress(OSError):  # the disk has just failed: an empty file that stays does no harm
-                self.files.disk.unlink(segment.path + suffix)
+    def begin_epoch(self, epoch: int) -> None:
+        """This broker leads from now on, in that epoch. On disk before anything is served: a follower that asks where
+        an older epoch ended must never be told of what this one writes."""
+        self.leader_epoch = epoch
+        if epoch != self.written_epoch:
+            self.epochs.assign(epoch, self.end_offset)
+            self.staged_epoch = epoch
+            self.save_epochs()
 
     def save_epochs(self) -> None:
         path = os.path.join(self.path, "leader-epoch-checkpoint")
         self.files.disk.replace_file(path, self.epochs.encode().encode(), sync=False)
 
+    # ── what is committed ────────────────────────────────────────────────────────────────────────────────────────
+
+    def settle(self, append_set: AppendSet) -> None:
+        """This replica vouches for it: who waits for nothing else is answered."""
+        self.settled_offset = append_set.end_offset
+        if self.commits_alone:
+            self.high_watermark = append_set.end_offset
+        for heard in self.on_settled:
+            heard()
+        tell(append_set.waiters, self, None)
+        if append_set.commit_waiters:
+            self.await_commit(append_set.end_offset, append_set.commit_waiters)
+        if self.commits_alone:
+            for heard in self.on_high_watermark:
+                heard()
+
+    def await_commit(self, end_offset: int, waiters: list[Waiter]) -> None:
+        """They are answered when the high watermark is there."""
+        if end_offset <= self.high_watermark:
+            tell(waiters, self, None)
+            return
+        self._commit_waiting.append((end_offset, waiters))
+        for waiter in waiters:
+            waiter.written(self)
+
+    def share(self) -> None:
+        """There are other replicas: the high watermark is what they have, from the last checkpoint on."""
+        self.commits_alone = False
+        self.high_watermark = self.saved_high_watermark
+
+    def commit_to(self, offset: int) -> None:
+        """The replicas in sync have all below `offset`. It never falls."""
+        if offset > self.end_offset:
+            raise InvariantError(f"{self.name}: commit of {offset}, beyond the end {self.end_offset}")
+        if offset <= self.high_watermark:
+            return
+        self.high_watermark = offset
+        waiting = self._commit_waiting
+        while waiting and waiting[0][0] <= offset:
+            tell(waiting.popleft()[1], self, None)
+        for heard in self.on_high_watermark:
+            heard()
+
+    def fail_uncommitted(self, error: Exception) -> None:
+        """Nobody here will learn whether what is written gets committed: another broker leads, or the log is gone."""
+        waiting, self._commit_waiting = self._commit_waiting, deque()
+        for _, waiters in waiting:
+            tell(waiters, self, error)
+
     # ── flushing ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def wants_flush(self, group: Group) -> bool:
-        return group.end_offset - self.flushed_offset >= self.config.flush_messages
+    def wants_flush(self, append_set: AppendSet) -> bool:
+        return append_set.end_offset - self.flushed_offset >= self.config.flush_messages
 
     def unflushed_files(self) -> list[OpenFile]:
         """The files that hold what is written but not yet on the disk for certain; pinned."""
@@ -457,28 +319,29 @@ class PartitionLog:
 
     @property
     def holds_for_flush(self) -> bool:
-        return bool(self._flush_waiting)
+        return bool(self.flush_waiting)
 
     @property
     def recovery_point(self) -> int:
         """All below it is on the disk for certain, with all that belongs to it."""
         return min(self.flushed_offset, self.mark)
 
-    def hold_for_flush(self, group: Group) -> None:
-        self._flush_waiting.append(group)
+    def hold_for_flush(self, append_set: AppendSet) -> None:
+        self.flush_waiting.append(append_set)
 
     def flushed(self, offset: int) -> bool:
         """All below `offset` is on the disk. True if more waits for the next flush."""
         self.flushed_offset = max(self.flushed_offset, offset)
-        waiting = self._flush_waiting
+        waiting = self.flush_waiting
         while waiting and waiting[0].end_offset <= offset:
-            self.publish(waiting.pop(0))
+            self.settle(waiting.pop(0))
         return bool(waiting)
 
     def flush_failed(self, error: Exception) -> None:
-        waiting, self._flush_waiting = self._flush_waiting, []
-        for group in waiting:
-            tell(group.waiters, self, error)
+        waiting, self.flush_waiting = self.flush_waiting, []
+        for append_set in waiting:
+            tell(append_set.waiters, self, error)
+            tell(append_set.commit_waiters, self, error)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -497,12 +360,16 @@ class PartitionLog:
         return low
 
     def check_offset(self, offset: int) -> None:
-        if not self.start_offset <= offset <= self.high_watermark:
-            raise PeerError(
-                OFFSET_OUT_OF_RANGE,
-                f"{self.name}: offset {offset} is outside [{self.start_offset}, {self.high_watermark}];"
-                f" start from {self.start_offset}",
-            )
+        """What is written and not committed yet is no error: a reader that saw it elsewhere waits for it."""
+        if not self.start_offset <= offset <= self.end_offset:
+            raise self._out_of_range(offset)
+
+    def _out_of_range(self, offset: int) -> PeerError:
+        return PeerError(
+            OFFSET_OUT_OF_RANGE,
+            f"{self.name}: offset {offset} is outside [{self.start_offset}, {self.high_watermark}];"
+            f" start from {self.start_offset}",
+        )
 
     def read(
         self, offset: int, bytes_max: int, *, whole_first: bool, copy: bool = False, end: int | None = None
@@ -516,6 +383,10 @@ class PartitionLog:
         if reader is None:
             reader = self._reader = LogReader(self)
         return reader.read(offset, bytes_max, end, whole_first=whole_first, copy=copy)
+
+    def forget_reader(self) -> None:
+        """Where it was in the log is not where those bytes are any more."""
+        self._reader = None
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         if epoch == self.leader_epoch:
@@ -541,12 +412,25 @@ class PartitionLog:
         if offset == -1:
             offset = self.high_watermark
         if not 0 <= offset <= self.high_watermark:
-            self.check_offset(max(offset, self.high_watermark + 1))
+            raise self._out_of_range(offset)
         if offset > self.start_offset:
             self.start_offset = offset
             if self.epochs.truncate_from_start(offset):
                 self.save_epochs()
         return self.start_offset
+
+    def aborted_in_last_read(self, start: int) -> tuple[tuple[int, int], ...]:
+        """(producer id, first offset) of what was aborted and has records in what was just read from `start` on."""
+        return self.aborted_between(start, self._reader.upper if self._reader is not None else start)
+
+    def aborted_between(self, start: int, end: int) -> tuple[tuple[int, int], ...]:
+        """The same for [start, end)."""
+        return aborted_between((s.aborted for s in self.segments[self.segment_of(start) :]), start, end)
+
+    def needs_conversion(self, attributes: int) -> int | None:
+        """The codec that a batch must be packed anew with, where the topic names one and it differs."""
+        wanted = _CODECS[self.config.compression_type]
+        return wanted if wanted >= 0 and wanted != attributes & CODEC_MASK else None
 
     def read_batch_at(self, segment: Segment, position: int, size: int) -> bytes:
         data = segment.head(position, size)

@@ -157,7 +157,7 @@ def _recover_segment(
     position, read_from = reading.position, reading.read_from
     offset = max(segment.base_offset, read_from) if position else segment.base_offset
     if on_disk or not segment.index_paths():
-        _forget_from(segment, position, offset, read_from)
+        segment.forget_indexed(position, offset, max(offset, read_from))
     if not on_disk:
         segment.drop_indexes()
     result.bytes_read += on_disk - position
@@ -235,14 +235,3 @@ def _trusted_position(segment: Segment, recovery_point: int) -> int:
     if read_header(segment.head(position, HEADER_BYTES)).last_offset != recovery_point - 1:
         return 0
     return end if position + HEADER_BYTES <= end <= segment.size else 0  # a damaged length leads nowhere
-
-
-def _forget_from(segment: Segment, position: int, offset: int, recovery_point: int) -> None:
-    """Index entries for what lies at or above `position` are made again."""
-    offsets, times = segment.offsets, segment.times
-    kept = offsets.floor(position - 1, field=1) + 1 if position else 0
-    offsets.truncate_entries(kept)
-    times.truncate_entries(times.floor(offset - 1 - segment.base_offset, field=1) + 1 if position else 0)
-    if segment.aborted.exists():
-        segment.aborted.truncate(max(offset, recovery_point))
-    segment.rewind(position, position - offsets.at(kept - 1)[1] if kept else position)

@@ -235,6 +235,27 @@ class Segment:
         self.size = self.reserved = position
         self.bytes_since_entry = bytes_since_entry
 
+    def forget_indexed(self, position: int, offset: int, aborted_from: int) -> None:
+        """Forgets index entries for what lies at or above `position`, which is `offset` on, and what was aborted from
+        `aborted_from` on; then `rewind`s."""
+        offsets, times = self.offsets, self.times
+        kept = offsets.floor(position - 1, field=1) + 1 if position else 0
+        offsets.truncate_entries(kept)
+        times.truncate_entries(times.floor(offset - 1 - self.base_offset, field=1) + 1 if position else 0)
+        if self.aborted.exists() or self.aborted.entries():
+            self.aborted.truncate(aborted_from)
+        self.rewind(position, position - offsets.at(kept - 1)[1] if kept else position)
+
+    def cut(self, position: int, offset: int) -> None:
+        """The file ends at `position`, where the batch at `offset` began."""
+        self._files.disk.truncate(self.file().fd, position)
+        self.forget_indexed(position, offset, offset)
+        self.damages = [damage for damage in self.damages if damage.end <= position]
+        if position:  # behind the last entry of the time index there may be something newer
+            self._max_timestamp, self.max_timestamp_offset = self._read_max_timestamp()
+        else:
+            self.first_timestamp = -1
+
     def spill(self) -> None:
         """Writes the indexes' newest entries, and makes sure that both files are there.
 

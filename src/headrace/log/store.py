@@ -18,14 +18,15 @@ from headrace.log.clean_notes import Key, NoteTaker, PartitionNote, forget_notes
 from headrace.log.cleaner_checkpoint import read_clean_offsets
 from headrace.log.config import NEVER, LogConfig
 from headrace.log.directory import DELETE_SUFFIX, LogDirectory
-from headrace.log.group_writer import GroupWriter
 from headrace.log.leader_epochs import LeaderEpochs
+from headrace.log.log_writer import LogWriter
 from headrace.log.offset_checkpoints import Gathered, gather, write
 from headrace.log.opening import recover
 from headrace.log.partition_log import PartitionLog
 from headrace.log.recovered import Recovered
 from headrace.log.segment import Segment
 from headrace.log.snapshots import Snapshots
+from headrace.log.truncation import lower_recovery_point, recovery_point_below, start_again_at, truncate_to
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ SYNCED_ONE_BY_ONE_MAX = 64  # more logs than this are flushed together, by their
 
 
 class LogStore:
-    def __init__(self, paths: tuple[str, ...], files: OpenFiles, writer: GroupWriter, clock: Clock) -> None:
+    def __init__(self, paths: tuple[str, ...], files: OpenFiles, writer: LogWriter, clock: Clock) -> None:
         self.files = files
         self.writer = writer
         self.clock = clock
@@ -109,7 +110,7 @@ class LogStore:
             self.recovered_bytes += found.bytes_read
             self.cut_bytes += found.bytes_cut
             self.poison_batches += found.poison_batches
-            log = self._log(topic, index, directory, path, DEFAULT_CONFIG, found, point)
+            log = self._log(topic, index, directory, path, DEFAULT_CONFIG, found, point, high_watermarks.get(key, 0))
             log.touched = not directory.was_clean or found.bytes_read > 0 or found.reread
             self.logs[key] = log
         directory.forget_clean_stop()
@@ -125,7 +126,7 @@ class LogStore:
                 self._gone[topic, index] = note.end_offset
 
     def _high_watermarks(self, directory: LogDirectory) -> dict[Key, int]:
-        """They decide nothing but whether a start offset is believable."""
+        """They decide whether a start offset is believable, and what a replica may show before it hears of others."""
         try:
             return directory.read_offsets(checkpoints.HIGH_WATERMARK_FILE)
         except OperatorError as error:
@@ -141,6 +142,7 @@ class LogStore:
         config: LogConfig,
         found: Recovered,
         flushed_offset: int,
+        high_watermark: int = 0,
     ) -> PartitionLog:
         directory.log_count += 1
         return PartitionLog(
@@ -158,6 +160,7 @@ class LogStore:
             epochs=found.epochs,
             snapshots=found.snapshots,
             open_transactions=found.snapshots.open_transactions(),
+            high_watermark=high_watermark,
         )
 
     def flush_recovered(self) -> None:
@@ -286,8 +289,9 @@ class LogStore:
         log.deleted = True
         log.directory.damage.forget(log.name)
         gone = StorageError(f"{log.name}: was deleted")
-        log.aborted([], gone)
+        log.appender.undo([], gone)
         log.flush_failed(gone)
+        log.fail_uncommitted(gone)
         for segment in log.segments:
             segment.deleted = True
             segment.forget_files()
@@ -298,6 +302,29 @@ class LogStore:
             self.take_offline(log.directory, f"{log.path}: could not be renamed: {error.strerror}")
             return
         self.remove_later(doomed)
+
+    def truncate(self, cuts: dict[PartitionLog, int]) -> None:
+        """Cuts each log at its offset: see `truncation`. The recovery points are on the disk before anything goes."""
+        for log, offset in cuts.items():
+            lower_recovery_point(log, recovery_point_below(log, offset))
+        failed = self.save_checkpoints()
+        for log, offset in cuts.items():
+            if log.directory in failed:
+                raise StorageError(f"{log.name}: not cut, its recovery point could not be written; free the disk")
+            try:
+                truncate_to(log, offset)
+            except OSError as error:
+                raise self.failed(log, error) from error
+
+    def start_again(self, log: PartitionLog, offset: int) -> None:
+        """Empties a log that begins anew at `offset`."""
+        lower_recovery_point(log, 0)
+        if log.directory in self.save_checkpoints():
+            raise StorageError(f"{log.name}: not emptied, its recovery point could not be written; free the disk")
+        try:
+            start_again_at(log, offset, self.clock.now_ms())
+        except OSError as error:
+            raise self.failed(log, error) from error
 
     def remove_later(self, path: str) -> None:
         self.writer.in_background(lambda: shutil.rmtree(path, ignore_errors=True))

@@ -119,10 +119,10 @@ class AbortedIndex:
     def truncate(self, end_offset: int) -> None:
         """Forgets what was aborted at or above `end_offset`: it is found again when the log is read."""
         kept = [entry for entry in self.entries() if entry.last_offset < end_offset]
-        if len(kept) < len(self.entries()):
+        if len(kept) < self._written:
             self._files.disk.truncate(self._files.get(self.path).fd, len(kept) * _ENTRY.size)
-            self._entries = kept
             self._written = len(kept)
+        self._entries = kept
 
     @property
     def written(self) -> int:

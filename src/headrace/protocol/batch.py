@@ -99,6 +99,25 @@ def check_produced(data: memoryview, start: int, end: int) -> tuple[int, ...]:
     return header
 
 
+def check_replicated(data: memoryview, start: int, end: int) -> tuple[int, ...]:
+    """The header's fields of the one batch in data[start:end] that a leader sent; PeerError if it was damaged.
+
+    What a leader stores is taken as it is: compacted batches have fewer records than offsets, or none.
+    """
+    size = end - start
+    if size < HEADER_BYTES:
+        raise _too_short(data, start, size)
+    header = HEADER.unpack_from(data, start)
+    if header[1] + LENGTH_PREFIX_BYTES != size or header[3] != MAGIC:
+        raise _bad_frame(data[start:end], header[3], header[1] + LENGTH_PREFIX_BYTES, header[4])
+    if crc32c(data[start + CRC_END : end]) != header[4]:
+        raise PeerError(CORRUPT_MESSAGE, "record batch does not match its CRC; it was damaged on the way: fetch again")
+    if header[0] < 0 or header[6] < 0 or header[2] < 0:
+        why = f"record batch at offset {header[0]} with last offset delta {header[6]} and leader epoch {header[2]}"
+        raise PeerError(CORRUPT_MESSAGE, f"{why}; none can be negative")
+    return header
+
+
 def _too_short(data: memoryview, start: int, size: int) -> PeerError:
     if size <= 0:
         return PeerError(INVALID_RECORD, "a produce request must hold one record batch a partition; found none")

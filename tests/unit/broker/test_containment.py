@@ -9,7 +9,7 @@ from waits import WAIT_S_MAX
 from headrace.coordinator.deadlines import Alarm
 from headrace.core.errors import InvariantError
 from headrace.core.telemetry import failure
-from headrace.log.group import tell
+from headrace.log.append_set import tell
 from headrace.net.reactor import Reactor
 
 

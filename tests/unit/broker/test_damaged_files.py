@@ -23,13 +23,16 @@ class Nobody:
     def done(self, log, error):
         assert error is None
 
+    def written(self, log):
+        pass
+
 
 @pytest.fixture
 def stopped(make_node, tmp_path):
     """The log directory of a broker that was stopped cleanly, with one record in one topic."""
     node = make_node()
-    log = node.topics.create("orders", 1, {}).partitions[0].log
-    log.stage_own(build_plain_batch([(b"k", b"v")], node.clock.now_ms()), node.clock.now_ms(), Nobody())
+    log = node.topics.create("orders", 1, {}).partitions[0].led
+    log.appender.stage_own(build_plain_batch([(b"k", b"v")], node.clock.now_ms()), node.clock.now_ms(), Nobody())
     node._end_of_turn()
     node.close()
     return tmp_path / "data"
@@ -54,7 +57,7 @@ def test_an_id_of_a_topic_that_is_no_text_is_named_and_the_topic_adopted(make_no
     file = stopped / "orders-0" / PARTITION_METADATA_FILE
     file.write_bytes(GARBAGE)
     node = make_node()
-    assert node.topics.partition("orders", 0).log.end_offset == 1
+    assert node.topics.partition("orders", 0).led.end_offset == 1
     assert [each for each in warnings() if str(file) in each]
 
 
@@ -62,7 +65,7 @@ def test_damaged_leader_epochs_are_named_and_replaced(make_node, stopped, warnin
     file = stopped / "orders-0" / LEADER_EPOCH_FILE
     file.write_bytes(GARBAGE)
     node = make_node()
-    assert node.topics.partition("orders", 0).log.end_offset == 1
+    assert node.topics.partition("orders", 0).led.end_offset == 1
     (told,) = [each for each in warnings() if str(file) in each]
     assert "will be replaced" in told
 
@@ -83,7 +86,7 @@ def test_a_file_that_is_no_part_of_the_log_is_left_alone_and_named(make_node, st
     file = stopped / "orders-0" / name
     file.write_bytes(b"junk")
     node = make_node()
-    log = node.topics.partition("orders", 0).log
+    log = node.topics.partition("orders", 0).led
     assert (log.start_offset, log.end_offset) == (0, 1)
     (told,) = [each for each in warnings() if str(file) in each]
     assert "ignored" in told
@@ -95,7 +98,7 @@ def test_a_file_that_is_no_part_of_the_log_is_left_alone_and_named(make_node, st
 def test_a_directory_with_the_name_of_a_segment_is_left_alone_and_named(make_node, stopped, warnings):
     os.mkdir(stopped / "orders-0" / "00000000000000000009.log")
     node = make_node()
-    assert node.topics.partition("orders", 0).log.end_offset == 1
+    assert node.topics.partition("orders", 0).led.end_offset == 1
     assert any("00000000000000000009.log is ignored" in each for each in warnings())
 
 
@@ -103,10 +106,10 @@ def test_junk_with_the_name_of_an_exchange_is_removed_as_in_kafka(make_node, sto
     file = stopped / "orders-0" / "junk.log.swap"
     file.write_bytes(b"junk")
     node = make_node()
-    assert node.topics.partition("orders", 0).log.end_offset == 1
+    assert node.topics.partition("orders", 0).led.end_offset == 1
     assert not file.exists()
 
 
 def test_a_directory_that_ends_in_a_digit_of_another_script_is_no_partition(make_node, stopped):
     os.mkdir(stopped / "orders-²")
-    assert make_node().topics.partition("orders", 0).log.end_offset == 1
+    assert make_node().topics.partition("orders", 0).led.end_offset == 1

@@ -221,11 +221,11 @@ def test_a_dynamic_broker_setting_counts_at_once_and_after_a_restart(make_node, 
     assert node.settings.log_retention_ms == 6_000_000
     assert change(BROKER, "1", ("log.retention.ms", SET, "5000000")) == (0, None)
     assert node.settings.log_retention_ms == 5_000_000
-    assert node.topics.get("free").partitions[0].log.config.retention_ms == 5_000_000
+    assert node.topics.get("free").partitions[0].led.config.retention_ms == 5_000_000
     node.close()
     again = make_node()
     assert again.settings.log_retention_ms == 5_000_000
-    assert again.topics.get("free").partitions[0].log.config.retention_ms == 5_000_000
+    assert again.topics.get("free").partitions[0].led.config.retention_ms == 5_000_000
     shown = describe(BROKER, "", at=again).configs
     assert [(c.name, c.value, c.config_source) for c in shown] == [("log.retention.ms", "6000000", 3)]
 

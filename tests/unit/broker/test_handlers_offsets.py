@@ -49,8 +49,8 @@ def log(node, client):
     client.create(node, "kept", cleanup_policy="")
     client.create(node, "__consumer_offsets")
     partition = node.topics.get("x").partitions[0]
-    partition.log, partition.leader_epoch = FakeLog(), FakeLog.leader_epoch
-    return partition.log
+    partition.led, partition.leader_epoch = FakeLog(), FakeLog.leader_epoch
+    return partition.led
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_partitions_that_are_not_there_offline_or_broken(node, offset, log):
     assert offset(-1, index=-1)[0] == codes.UNKNOWN_TOPIC_OR_PARTITION
     log.broken = True
     assert offset(100) == (codes.KAFKA_STORAGE_ERROR, NOTHING)
-    node.topics.get("x").partitions[1].log = None
+    node.topics.get("x").partitions[1].go_offline()
     assert offset(-1, index=1) == (codes.KAFKA_STORAGE_ERROR, NOTHING)
 
 

@@ -286,7 +286,7 @@ def test_an_id_without_a_transaction_is_described_without_a_start(txn, producer)
 
 
 def test_the_producers_of_a_partition_are_described(txn):
-    txn.node.topics.get("x").partitions[0].log.producers.record(7, 3, 0, 4, 100, 104, 1234)
+    txn.node.topics.get("x").partitions[0].led.producers.record(7, 3, 0, 4, 100, 104, 1234)
 
     def partitions(name, *indexes):
         [topic] = txn.ask(PRODUCERS, topics=[{"name": name, "partition_indexes": indexes}]).topics

@@ -66,7 +66,7 @@ def test_a_topic_made_by_a_client_in_the_same_turn_makes_the_producer_ask_again(
     taken = init(node)
     end_turn(node)
     assert [answer["error_code"] for answer in taken] == [codes.NONE]
-    written = [each.log.end_offset for each in node.topics.get(TRANSACTIONS_TOPIC).partitions]
+    written = [each.led.end_offset for each in node.topics.get(TRANSACTIONS_TOPIC).partitions]
     assert [index for index, end in enumerate(written) if end] == [partition_for("shop", partitions)]
 
 

@@ -101,7 +101,7 @@ BAD_GROUP_RECORDS = {
 def test_a_record_of_a_group_that_cannot_be_read_is_skipped_and_named(make_node, used, warnings, record):
     place = partition_for(HIT, COUNT)
     write(used, OFFSETS_TOPIC, place, record)
-    bad_offset = used.topics.partition(OFFSETS_TOPIC, place).log.end_offset - 1
+    bad_offset = used.topics.partition(OFFSETS_TOPIC, place).led.end_offset - 1
     assert commit(used, HIT, 7) == codes.NONE
     used.close()
     node = make_node()
@@ -129,7 +129,7 @@ def test_a_transaction_record_that_cannot_be_read_is_skipped_and_named(make_node
 
 def flip(node, topic, at, size=4):
     """Flips bytes of the log of the partition in which HIT is; counted from the end where negative."""
-    log = node.topics.partition(topic, partition_for(HIT, COUNT)).log
+    log = node.topics.partition(topic, partition_for(HIT, COUNT)).led
     path = os.path.join(log.path, "00000000000000000000.log")
     with open(path, "r+b") as file:
         data = bytearray(file.read())
@@ -184,7 +184,7 @@ def test_damage_below_the_recovery_point_of_a_killed_broker_costs_other_groups_n
             7, 0, HIT, "", -1, None, entries, lambda codes: None, transactional_id="t", version=5
         )
         end_turn(used)
-    log = used.topics.partition(OFFSETS_TOPIC, partition_for(HIT, COUNT)).log
+    log = used.topics.partition(OFFSETS_TOPIC, partition_for(HIT, COUNT)).led
     log.checkpoint()
     log.flushed_offset = log.mark = log.end_offset
     used.store.save_checkpoints()

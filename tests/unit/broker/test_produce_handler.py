@@ -128,21 +128,21 @@ def test_a_thread_that_fails_ends_the_connection_and_all_is_let_go(node, client,
 
 @pytest.mark.parametrize("acks", [-1, 0])
 def test_a_bug_while_a_batch_is_staged_ends_the_connection_and_all_is_let_go(node, client, monkeypatch, acks):
-    first, second = (partition.log for partition in node.topics.get("orders").partitions[:2])
+    first, second = (partition.led.appender for partition in node.topics.get("orders").partitions[:2])
     monkeypatch.setattr(type(second), "stage", failing_for(second, type(second).stage))
     client.produce(("orders", 0, batch(node)), ("orders", 1, batch(node)), acks=acks)
     assert client.connection.closed
     assert client.chunk.pins == 1, "what was staged before is still to be written from it"
     node._end_of_turn()
-    assert first.end_offset == 1
+    assert first.log.end_offset == 1
     assert client.lets_go()
 
 
 def failing_for(victim, stage):
-    def staged(log, *given, **named):
-        if log is victim:
+    def staged(appender, *given, **named):
+        if appender is victim:
             raise RuntimeError("a bug")
-        return stage(log, *given, **named)
+        return stage(appender, *given, **named)
 
     return staged
 
@@ -150,7 +150,7 @@ def failing_for(victim, stage):
 def test_a_partition_that_is_named_twice_gets_the_last_batch_and_is_answered_once(node, client):
     client.produce(("orders", 0, batch(node, b"a")), ("orders", 1, batch(node)), ("orders", 0, batch(node, b"b")))
     assert client.offsets() == [(0, 0, 0), (1, 0, 0)]
-    assert node.topics.get("orders").partitions[0].log.end_offset == 1
+    assert node.topics.get("orders").partitions[0].led.end_offset == 1
     assert client.lets_go()
 
 
@@ -211,3 +211,79 @@ def test_a_failure_while_very_many_batches_are_staged_lets_go_of_all(node, crowd
         node._end_of_turn()
     assert busy.connection.closed
     assert busy.lets_go()
+
+
+# ── other replicas ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def shared(node, client):
+    """Partition 0 of `orders`, with a second replica that is not here."""
+    partition = node.topics.get("orders").partitions[0]
+    partition.led.share()
+    partition.isr = partition.replicas = (0, 1)
+    return partition
+
+
+def answered(client):
+    client.node._end_of_turn()
+    try:
+        return bool(client.socket.recv(65536, socket.MSG_PEEK))
+    except BlockingIOError:
+        return False
+
+
+def test_acks_all_is_answered_when_the_other_replica_has_it_and_memory_is_let_go_before(node, client, shared):
+    client.produce(("orders", 0, batch(node)), ("orders", 1, batch(node)))
+    assert not answered(client)
+    assert client.lets_go()
+    shared.led.commit_to(1)
+    assert client.offsets() == [(0, 0, 0), (1, 0, 0)]
+
+
+def test_acks_1_waits_for_no_other_replica(node, client, shared):
+    client.produce(("orders", 0, batch(node)), acks=1)
+    assert client.offsets() == [(0, 0, 0)]
+    assert shared.led.high_watermark == 0
+
+
+def test_a_request_whose_own_time_is_over_is_answered_so_and_only_once(node, client, shared):
+    client.produce(("orders", 0, batch(node)), ("orders", 1, batch(node)))
+    assert not answered(client)
+    node.reactor.advance(0.9)
+    node.reactor._run_timers()
+    assert not answered(client)
+    node.reactor.advance(0.2)
+    node.reactor._run_timers()
+    assert client.offsets() == [(0, error_codes.REQUEST_TIMED_OUT, -1), (1, 0, 0)]
+    shared.led.commit_to(1)
+    assert not answered(client)
+    assert client.lets_go()
+
+
+def test_a_leader_that_is_none_any_more_says_so_to_those_who_wait(node, client, shared):
+    client.produce(("orders", 0, batch(node)))
+    assert not answered(client)
+    shared.follow(5)
+    assert client.offsets() == [(0, error_codes.NOT_LEADER_OR_FOLLOWER, -1)]
+    client.produce(("orders", 0, batch(node)))
+    assert client.offsets() == [(0, error_codes.NOT_LEADER_OR_FOLLOWER, -1)]
+    shared.lead(6, (0, 1))
+    client.produce(("orders", 0, batch(node)), acks=1)
+    assert client.offsets() == [(0, 0, 1)]
+    assert shared.led.epochs.entries == [(0, 0), (6, 1)]
+
+
+def test_too_few_replicas_in_sync_refuse_acks_all_and_nothing_is_written(node, client, shared):
+    node.topics.alter("orders", {"min.insync.replicas": "2"})
+    shared.isr = (0,)
+    client.produce(("orders", 0, batch(node)))
+    assert client.offsets() == [(0, error_codes.NOT_ENOUGH_REPLICAS, -1)]
+    assert shared.led.end_offset == 0
+    client.produce(("orders", 0, batch(node)), acks=1)
+    assert client.offsets() == [(0, 0, 0)]
+    shared.isr = (0, 1)
+    client.produce(("orders", 0, batch(node)))
+    assert not answered(client)
+    shared.led.commit_to(2)
+    assert client.offsets() == [(0, 0, 1)]

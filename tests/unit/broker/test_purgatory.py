@@ -51,14 +51,14 @@ def purgatory(reactor):
 
 
 def made(index=0):
-    log = SimpleNamespace(on_visible=None, leader_epoch=3)
+    log = SimpleNamespace(on_high_watermark=[], leader_epoch=3, fail_uncommitted=lambda error: None)
     return Partition("t", uuid.UUID(int=1), index, log)
 
 
 def grow(partition):
     """What a log does when more of it may be seen."""
-    if partition.log.on_visible is not None:
-        partition.log.on_visible()
+    for heard in partition.local.on_high_watermark:
+        heard()
 
 
 def test_a_fetch_is_tried_again_at_the_end_of_the_turn_in_which_its_partition_grew(purgatory):
@@ -81,7 +81,6 @@ def test_a_fetch_that_has_enough_is_done_and_forgotten(purgatory, reactor):
     grow(partition)
     purgatory.end_of_turn()
     assert purgatory.count == 0
-    assert partition.log.on_visible is None
     grow(partition)
     purgatory.end_of_turn()
     reactor.go_off(0)
@@ -96,7 +95,6 @@ def test_a_fetch_whose_time_is_over_is_answered_with_what_there_is(purgatory, re
     reactor.go_off(0)
     assert fetch.attempts == [True]
     assert purgatory.count == 0
-    assert partition.log.on_visible is None
     grow(partition)
     purgatory.end_of_turn()
     assert fetch.attempts == [True]
@@ -207,15 +205,16 @@ def test_waiting_for_an_offline_log_is_possible(purgatory, reactor):
     assert fetch.attempts == [True]
 
 
-def test_a_log_nobody_waits_for_is_not_told_to_wake_anybody(purgatory):
+def test_only_those_who_still_wait_are_woken(purgatory):
     partition = made()
-    partition.wake()
-    assert partition.log.on_visible is None
+    grow(partition)
     first, second = Fetch(purgatory, [partition]), Fetch(purgatory, [partition])
     first.wait.cancel()
-    assert partition.log.on_visible is not None
+    grow(partition)
+    assert list(purgatory.ready) == [second.wait]
     second.wait.cancel()
-    assert partition.log.on_visible is None
+    grow(partition)
+    assert not purgatory.ready
 
 
 @pytest.mark.parametrize("how", ["enough", "time is over", "cancelled"])

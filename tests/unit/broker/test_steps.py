@@ -368,7 +368,7 @@ def test_settings_that_change_while_logs_are_made_hold_for_all_of_them(node, cha
     finish(work)
     topic = topics.get("orders")
     assert topic.config.retention_ms == 12_345
-    assert {partition.log.config.retention_ms for partition in topic.partitions} == {12_345}
+    assert {partition.led.config.retention_ms for partition in topic.partitions} == {12_345}
 
 
 @pytest.mark.parametrize("key", [3, 35])

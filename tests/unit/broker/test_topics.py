@@ -41,7 +41,7 @@ def test_a_created_topic_is_found_by_name_and_id_and_has_logs_on_disk(node):
     made = node.topics.create("orders", 3, {"retention.ms": "5000"})
     assert node.topics.get("orders") is made is node.topics.by_id(made.id)
     assert [partition.index for partition in made.partitions] == [0, 1, 2]
-    assert all(partition.log.config.retention_ms == 5000 for partition in made.partitions)
+    assert all(partition.led.config.retention_ms == 5000 for partition in made.partitions)
     assert sorted(os.listdir(data_of(node)))[-3:] == ["orders-0", "orders-1", "orders-2"]
     assert node.topics.partition("orders", 2) is made.partitions[2]
     assert node.topics.partition("orders", 3) is None
@@ -57,7 +57,7 @@ def test_topics_are_the_same_after_a_restart(make_node):
     again = make_node().topics.get("orders")
     assert (again.id, len(again.partitions), again.overrides) == (made.id, 4, {"segment.ms": "7000"})
     assert again.config.segment_ms == 7000
-    assert again.partitions[0].log.config.retention_ms == 604_800_000
+    assert again.partitions[0].led.config.retention_ms == 604_800_000
 
 
 def test_every_change_moves_the_revision(node):
@@ -172,7 +172,7 @@ def test_what_does_not_exist_cannot_be_changed(node):
 def test_altered_settings_reach_the_open_logs_and_bad_ones_change_nothing(node):
     topic = node.topics.create("orders", 1, {"retention.ms": "5"})
     node.topics.alter("orders", {"retention.bytes": "9"})
-    config = topic.partitions[0].log.config
+    config = topic.partitions[0].led.config
     assert (config.retention_bytes, config.retention_ms) == (9, 604_800_000)
     assert refusal(node.topics.alter, "orders", {"retention.bytes": "x"})[0] == codes.INVALID_CONFIG
     node.topics.alter("orders", {"retention.bytes": "11"}, validate_only=True)
@@ -194,8 +194,8 @@ def test_an_internal_topic_stays_compacted_whatever_else_is_set(make_node):
 def test_the_brokers_new_default_reaches_the_topics_that_do_not_decide_for_themselves(node):
     free, bound = node.topics.create("free", 1, {}), node.topics.create("bound", 1, {"retention.ms": "5"})
     node.dynamic_settings.replace("cluster", {"log.retention.ms": "99"})
-    assert free.partitions[0].log.config.retention_ms == 99
-    assert bound.partitions[0].log.config.retention_ms == 5
+    assert free.partitions[0].led.config.retention_ms == 99
+    assert bound.partitions[0].led.config.retention_ms == 5
 
 
 def test_a_topic_whose_logs_cannot_be_made_is_taken_back(make_node):

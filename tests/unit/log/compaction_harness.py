@@ -70,7 +70,7 @@ def put(bench: Bench, log: PartitionLog, data: bytes | bytearray) -> int:
 
     waiter = Waiter()
     view = memoryview(bytearray(data))
-    offset, _ = log.stage(view, 0, len(view), bench.clock.now_ms(), waiter, transactional=True)
+    offset, _ = log.appender.stage(view, 0, len(view), bench.clock.now_ms(), waiter, transactional=True)
     bench.writer.end_of_turn()
     assert waiter.ok
     return offset
@@ -81,14 +81,14 @@ def end_transaction(bench: Bench, log: PartitionLog, producer: int, *, commit: b
 
     marker = Marker(producer, epoch, 0, commit)
     waiter = Waiter()
-    offset = log.stage_own(build_marker(marker, bench.clock.now_ms()), bench.clock.now_ms(), waiter, marker)
+    offset = log.appender.stage_own(build_marker(marker, bench.clock.now_ms()), bench.clock.now_ms(), waiter, marker)
     bench.writer.end_of_turn()
     assert waiter.ok
     return offset
 
 
 def seal(bench: Bench, log: PartitionLog) -> None:
-    log.roll_now(bench.clock.now_ms())
+    log.appender.roll_now(bench.clock.now_ms())
 
 
 def committed(log: PartitionLog, *, bytes_max: int = 1 << 20) -> list[Record]:

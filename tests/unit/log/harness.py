@@ -11,8 +11,8 @@ from uuid import UUID
 from headrace.core.clock import ManualClock
 from headrace.core.files import Disk, OpenFiles
 from headrace.log.config import LogConfig
-from headrace.log.group_writer import GroupWriter
 from headrace.log.housekeeping import Housekeeping
+from headrace.log.log_writer import LogWriter
 from headrace.log.partition_log import PartitionLog
 from headrace.log.reader import Run, Slice
 from headrace.log.store import LogStore
@@ -173,9 +173,13 @@ class Answer:
 
     def __init__(self) -> None:
         self.calls: list[Exception | None] = []
+        self.is_written = False  # here, and not committed yet
 
     def done(self, log: PartitionLog, error: Exception | None) -> None:
         self.calls.append(error)
+
+    def written(self, log: PartitionLog) -> None:
+        self.is_written = True
 
     @property
     def pending(self) -> bool:
@@ -203,7 +207,7 @@ class Bench:
         self.disk.bytes_read = 0
         self.writers, self.flushers = Lane(), Lane()
         self.files = OpenFiles(self.disk, files_max)
-        self.writer = GroupWriter(self.disk, self.writers.submit, self.flushers.submit)
+        self.writer = LogWriter(self.disk, self.writers.submit, self.flushers.submit)
         self.writer.hand_over_bytes_min = 0
         self.store = LogStore(self.paths, self.files, self.writer, self.clock)
         self.housekeeping = Housekeeping(self.store, 86_400_000)
@@ -242,7 +246,7 @@ class Bench:
     def stage(self, log: PartitionLog, data: bytes | bytearray) -> tuple[int, Answer]:
         answer = Answer()
         view = memoryview(bytearray(data))
-        return log.stage(view, 0, len(view), self.clock.now_ms(), answer)[0], answer
+        return log.appender.stage(view, 0, len(view), self.clock.now_ms(), answer)[0], answer
 
     def append(self, log: PartitionLog, *batches: bytes | bytearray) -> list[int]:
         """Each in a turn of its own. Returns the offsets; all must have been answered well."""

@@ -162,7 +162,7 @@ def test_what_inflates_to_much_is_for_a_thread(bench, codec):
     largest = check_slowly(log.name, log.config, memoryview(data), 0, len(data), NOW_MS)
     assert largest == NOW_MS + 5
     answer = Answer()
-    assert log.stage(memoryview(data), 0, len(data), NOW_MS, answer, largest=largest) == (0, -1)
+    assert log.appender.stage(memoryview(data), 0, len(data), NOW_MS, answer, largest=largest) == (0, -1)
     bench.writer.end_of_turn()
     assert answer.ok
 
@@ -183,7 +183,7 @@ def test_poison_of_older_versions_is_kept_said_and_counted_by_recovery(monkeypat
     bench.append(log, batch(2))
     poison = [counted(spread(codec), 5) for codec in CODECS] + [counted(batch(), 9), counted(batch(), 2)]
     for data in poison:
-        log.stage_own(data, bench.clock.now_ms(), Answer())
+        log.appender.stage_own(data, bench.clock.now_ms(), Answer())
         bench.writer.end_of_turn()
     bench.append(log, batch(3))
     stored = read_all(log)
@@ -206,7 +206,7 @@ def test_what_compaction_left_is_no_fault(monkeypatch, bench):
     emptied = build_batch([], last_offset=2)
     assert len(emptied) == HEADER_BYTES
     for data in (gaps, emptied):
-        log.stage_own(data, NOW_MS, Answer())
+        log.appender.stage_own(data, NOW_MS, Answer())
         bench.writer.end_of_turn()
     bench.restart(clean=False)
     assert bench.store.poison_batches == 0
@@ -218,7 +218,7 @@ def test_a_stored_batch_with_a_negative_count_is_a_fault(monkeypatch, bench):
     log = bench.create()
     data = batch()
     struct.pack_into(">i", data, COUNT_AT, -5)
-    log.stage_own(sealed(data), NOW_MS, Answer())
+    log.appender.stage_own(sealed(data), NOW_MS, Answer())
     bench.writer.end_of_turn()
     bench.restart(clean=False)
     assert bench.store.poison_batches == 1

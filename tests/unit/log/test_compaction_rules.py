@@ -497,7 +497,7 @@ def test_records_that_make_no_sense_get_no_crc_of_ours(bench, caplog):
     poison = keyed([(b"a", b"1"), (b"b", b"2")])
     poison[-1] = 1  # zigzag of -1 headers
     struct.pack_into(">I", poison, 17, crc32c(poison[21:]))
-    log.stage_own(poison, bench.clock.now_ms(), Answer())
+    log.appender.stage_own(poison, bench.clock.now_ms(), Answer())
     bench.writer.end_of_turn()
     put(bench, log, keyed([(b"a", b"3")]))
     seal(bench, log)

@@ -61,7 +61,7 @@ def test_producers_that_were_made_again_from_the_log_survive_the_next_clean_stop
     data = build_batch(
         [Record(0, NOW_MS, None, b"x")], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
     )
-    log.stage(memoryview(data), 0, len(data), NOW_MS, Answer(), transactional=True)
+    log.appender.stage(memoryview(data), 0, len(data), NOW_MS, Answer(), transactional=True)
     bench.writer.end_of_turn()
     bench.stop()
     (snapshot,) = names(log, ".snapshot")

@@ -21,7 +21,7 @@ def send(bench, log, producer, sequence, *, epoch=0, count=1):
     records = [Record(at, NOW_MS, None, b"x" * 20) for at in range(count)]
     data = build_batch(records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=True)
     answer = Answer()
-    offset = log.stage(memoryview(data), 0, len(data), NOW_MS, answer, transactional=True)[0]
+    offset = log.appender.stage(memoryview(data), 0, len(data), NOW_MS, answer, transactional=True)[0]
     bench.writer.end_of_turn()
     assert answer.ok
     return offset
@@ -30,7 +30,7 @@ def send(bench, log, producer, sequence, *, epoch=0, count=1):
 def end(bench, log, producer, *, commit, epoch=0):
     marker = Marker(producer, epoch, 3, commit)
     answer = Answer()
-    log.stage_own(build_marker(marker, NOW_MS), NOW_MS, answer, marker)
+    log.appender.stage_own(build_marker(marker, NOW_MS), NOW_MS, answer, marker)
     bench.writer.end_of_turn()
     assert answer.ok
 
@@ -68,7 +68,7 @@ def test_a_staged_marker_changes_nothing_before_it_is_written(bench):
     log = bench.create()
     send(bench, log, 1, 0)
     marker = Marker(1, 0, 0, False)
-    log.stage_own(build_marker(marker, NOW_MS), NOW_MS, Answer(), marker)
+    log.appender.stage_own(build_marker(marker, NOW_MS), NOW_MS, Answer(), marker)
     assert log.last_stable_offset == 0
     bench.writer.end_of_turn()
     assert log.last_stable_offset == 2
@@ -77,11 +77,11 @@ def test_a_staged_marker_changes_nothing_before_it_is_written(bench):
 def stage_abort_and_next(log, answer):
     """An administrator's marker, and behind it in the same turn what the producer sends next."""
     marker = Marker(1, 0, 0, False)
-    log.stage_own(build_marker(marker, NOW_MS), NOW_MS, answer, marker)
+    log.appender.stage_own(build_marker(marker, NOW_MS), NOW_MS, answer, marker)
     data = build_batch(
         [Record(0, NOW_MS, None, b"x")], producer_id=1, producer_epoch=0, base_sequence=1, transactional=True
     )
-    log.stage(memoryview(data), 0, len(data), NOW_MS, answer, transactional=True)
+    log.appender.stage(memoryview(data), 0, len(data), NOW_MS, answer, transactional=True)
 
 
 def test_a_marker_does_not_end_the_transaction_that_was_begun_behind_it(bench):
@@ -145,7 +145,7 @@ def test_a_transactional_batch_that_could_not_be_written_opened_nothing(bench):
         [Record(0, NOW_MS, None, b"x")], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True
     )
     answer = Answer()
-    log.stage(memoryview(data), 0, len(data), NOW_MS, answer, transactional=True)
+    log.appender.stage(memoryview(data), 0, len(data), NOW_MS, answer, transactional=True)
     bench.writer.end_of_turn()
     assert answer.failed
     bench.disk.mend()

@@ -60,7 +60,7 @@ def test_what_one_turn_stages_is_one_write_for_a_partition(bench):
 def test_the_log_tells_when_more_is_visible(bench):
     log = bench.create()
     seen = []
-    log.on_visible = lambda: seen.append(log.high_watermark)
+    log.on_high_watermark.append(lambda: seen.append(log.high_watermark))
     bench.append(log, batch(2), batch(1))
     assert seen == [2, 3]
 
@@ -89,7 +89,7 @@ def test_a_batch_of_the_largest_size_is_taken_and_a_larger_one_is_not(bench):
 def test_append_time_is_the_brokers(bench):
     log = bench.create(log_append_time=True)
     data = memoryview(batch(3, timestamp=5))
-    assert log.stage(data, 0, len(data), NOW_MS, bench.stage(log, batch())[1]) == (1, NOW_MS)
+    assert log.appender.stage(data, 0, len(data), NOW_MS, bench.stage(log, batch())[1]) == (1, NOW_MS)
     bench.writer.end_of_turn()
     header, stored = read_all(log)[1]
     assert header.attributes == LOG_APPEND_TIME
@@ -99,7 +99,7 @@ def test_append_time_is_the_brokers(bench):
 def test_create_time_is_the_producers(bench):
     log = bench.create()
     data = memoryview(batch(3, timestamp=5))
-    assert log.stage(data, 0, len(data), NOW_MS, bench.stage(log, batch())[1]) == (1, -1)
+    assert log.appender.stage(data, 0, len(data), NOW_MS, bench.stage(log, batch())[1]) == (1, -1)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from harness import NOW_MS, Bench, batch, offsets_of
 
 from headrace.core.errors import InvariantError
-from headrace.log import partition_log
+from headrace.log import appender
 
 DAY_MS = 86_400_000
 
@@ -86,7 +86,7 @@ def test_a_changed_segment_ms_holds_for_the_active_segment(bench):
 
 def test_jitter_rolls_earlier_and_is_the_same_each_time(bench):
     log = bench.create(segment_ms=1000, segment_jitter_ms=400)
-    jitter = log.jitter_ms(log.active)
+    jitter = log.appender.jitter_ms(log.active)
     assert 0 <= jitter < 400
     bench.append(log, batch(timestamp=NOW_MS), batch(timestamp=NOW_MS + 1000 - jitter))
     assert bases(log) == [0]
@@ -107,7 +107,7 @@ def test_a_segment_is_rolled_when_an_index_is_full(bench):
 
 
 def test_a_segment_is_rolled_before_its_offsets_do_not_fit_an_index(bench, monkeypatch):
-    monkeypatch.setattr(partition_log, "RELATIVE_OFFSET_MAX", 10)
+    monkeypatch.setattr(appender, "RELATIVE_OFFSET_MAX", 10)
     log = bench.create()
     for _ in range(8):
         bench.append(log, batch(3))
@@ -119,7 +119,7 @@ def test_a_log_is_not_rolled_under_what_is_staged(bench):
     log = bench.create()
     bench.stage(log, batch())
     with pytest.raises(InvariantError):
-        log.roll_now(NOW_MS)
+        log.appender.roll_now(NOW_MS)
 
 
 def test_what_was_staged_before_a_roll_still_goes_to_the_old_segment(bench):

@@ -11,7 +11,7 @@ from headrace.log import checkpoints
 from headrace.log.clean_notes import TAIL_BYTES
 from headrace.log.config import LogConfig
 from headrace.log.directory import CLEAN_STOP_FILE
-from headrace.log.group_writer import GroupWriter
+from headrace.log.log_writer import LogWriter
 from headrace.log.store import LogStore
 
 
@@ -31,7 +31,7 @@ def jbod(tmp_path):
 
 def another(bench):
     files = OpenFiles(bench.disk, 8)
-    writer = GroupWriter(bench.disk, bench.writers.submit, bench.flushers.submit)
+    writer = LogWriter(bench.disk, bench.writers.submit, bench.flushers.submit)
     return LogStore(bench.paths, files, writer, bench.clock)
 
 

@@ -37,7 +37,7 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
         for partition in topic.partitions:
             if partition.index % PARTITIONS_PER_STEP == 0:
                 yield
-            log = partition.log
+            log = partition.local
             if log is None or (asked is not None and (topic.name, partition.index) not in asked):
                 continue
             sizes = {"partition_index": partition.index, "partition_size": log.size_bytes}

@@ -10,17 +10,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from headrace.broker.partition import NO_EPOCH
 from headrace.broker.purgatory import FetchWait
 from headrace.core.errors import PeerError
 from headrace.log.partition_log import PartitionLog
 from headrace.log.reader import Run, Slice
 from headrace.protocol import fetch
 from headrace.protocol.error_codes import (
-    FENCED_LEADER_EPOCH,
     KAFKA_STORAGE_ERROR,
     NONE,
     OFFSET_OUT_OF_RANGE,
-    UNKNOWN_LEADER_EPOCH,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
@@ -191,7 +190,7 @@ class OneFetch:
                 end = log.last_stable_offset if committed else log.high_watermark
                 if diverging is not None:
                     urgent = True
-                elif not log.start_offset <= asked.offset <= log.high_watermark:
+                elif not log.start_offset <= asked.offset <= log.end_offset:
                     log.check_offset(asked.offset)
                 elif asked.offset < end:
                     bytes_max = min(left, asked.bytes_max)
@@ -212,12 +211,9 @@ class OneFetch:
 
     def _log(self, key: TopicKey, asked: FetchPartition) -> PartitionLog:
         partition = self._handler.partition(key, asked.partition)
-        log = partition.log
-        if log is None:
-            raise PeerError(KAFKA_STORAGE_ERROR, f"{partition.topic}-{partition.index}: its log directory is offline")
-        if asked.leader_epoch >= 0 and asked.leader_epoch != log.leader_epoch:
-            code = FENCED_LEADER_EPOCH if asked.leader_epoch < log.leader_epoch else UNKNOWN_LEADER_EPOCH
-            raise PeerError(code, f"{log.name}: leader epoch {asked.leader_epoch}; it is {log.leader_epoch}")
+        log = partition.led
+        if log is None or asked.leader_epoch >= 0:
+            return partition.log_for(max(asked.leader_epoch, NO_EPOCH))
         return log
 
     def _diverging(self, log: PartitionLog, asked: FetchPartition) -> tuple[int, int] | None:

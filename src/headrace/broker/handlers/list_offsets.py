@@ -11,7 +11,8 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Request
-from headrace.broker.handlers.leadership import NO_EPOCH, usable_log
+from headrace.broker.handlers.leadership import usable_log
+from headrace.broker.partition import NO_EPOCH
 from headrace.broker.steps import Steps, stepped, tally, up_to_few
 from headrace.core.errors import PeerError, StorageError
 from headrace.log.partition_log import PartitionLog

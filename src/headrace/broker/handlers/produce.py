@@ -58,7 +58,7 @@ class ProduceHandler:
         acks = request[1]
         size = end - at
         node.server.begin(connection, size)
-        wait = ProduceWait(node, connection, chunk, size, version, correlation_id, acks)
+        wait = ProduceWait(node, connection, chunk, size, version, correlation_id, acks, request[2])
         if acks != 0:
             connection.waiting.append(wait)
         try:
@@ -123,9 +123,12 @@ class ProduceHandler:
                 try:
                     if topic is None or not acks_are_valid or not 0 <= index < len(topic.partitions) or topic.internal:
                         raise self._unfit(topic, key, index, wait.acks)
-                    log = topic.partitions[index].log
+                    partition = topic.partitions[index]
+                    log = partition.led
                     if log is None:
-                        raise PeerError(KAFKA_STORAGE_ERROR, f"{topic.name}-{index}: its log directory is offline")
+                        raise partition.refusal()
+                    if wait.acks < 0 and (too_few := partition.too_few()) is not None:
+                        raise too_few
                     data, largest = view, UNCHECKED
                     if packed and (other := packed.get(start)) is not None:
                         if isinstance(other, PeerError):
@@ -137,6 +140,14 @@ class ProduceHandler:
                         slow.append((key, index, log, data, start, end))
                 except PeerError as error:
                     wait.refuse(key, index, error)
+
+    def check_led(self, key: TopicKey, index: int, log: PartitionLog) -> None:
+        """That this broker still leads the partition with that log, after others were served."""
+        topic = self._topics.by_name.get(key) if isinstance(key, str) else self._topics.by_wire_id(key)
+        if log.deleted or topic is None or not 0 <= index < len(topic.partitions):
+            raise PeerError(UNKNOWN_TOPIC_OR_PARTITION, f"{log.name}: deleted while its records were checked")
+        if topic.partitions[index].led is not log:
+            raise topic.partitions[index].refusal()
 
     def stage_slow(self, request: ProduceRequest, wait: ProduceWait, slow: list[SlowBatch]) -> None:
         """What a thread must look at first; if there is nothing of the kind all of the request is staged."""
@@ -161,8 +172,15 @@ class ProduceHandler:
         """Stages one batch; False if its records must be looked at in a thread first."""
         wait.pending += 1  # first, since a duplicate is done before `stage` returns
         try:
-            base_offset, append_time = log.stage(
-                data, start, end, now_ms, wait, transactional=transactional, largest=largest
+            base_offset, append_time = log.appender.stage(
+                data,
+                start,
+                end,
+                now_ms,
+                wait,
+                transactional=transactional,
+                largest=largest,
+                until_committed=wait.acks < 0,
             )
         except PeerError:
             wait.pending -= 1
@@ -171,7 +189,7 @@ class ProduceHandler:
             wait.pending -= 1
             raise PeerError(KAFKA_STORAGE_ERROR, str(self.node.store.failed(log, error))) from error
         except Exception:
-            if not log.groups or wait not in log.groups[-1].waiters:  # else its memory is needed until it is written
+            if not log.appender.awaits(wait):  # else its memory is needed until it is written
                 wait.pending -= 1
             raise
         if base_offset == UNCHECKED:
@@ -254,7 +272,7 @@ class ProduceHandler:
             for index, start, end in wanted if topic is not None else ():
                 if topic is None or not 0 <= index < len(topic.partitions) or end - start < HEADER_BYTES:
                     continue
-                log = topic.partitions[index].log
+                log = topic.partitions[index].led
                 if log is not None and view[start + _ATTRIBUTES] & TRANSACTIONAL:
                     yield topic.name, index, start, log
 
@@ -270,7 +288,7 @@ class ProduceHandler:
             for index, start, end in wanted:
                 if not 0 <= index < len(topic.partitions) or end - start < HEADER_BYTES:
                     continue
-                log = topic.partitions[index].log
+                log = topic.partitions[index].led
                 codec = log.needs_conversion(view[start + _ATTRIBUTES]) if log is not None else None
                 if log is not None and codec is not None:
                     found.append((start, end, codec, topic.config.compression_level, log.name, log.config))

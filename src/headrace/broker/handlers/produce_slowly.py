@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.core.errors import PeerError
 from headrace.log.admission import check_slowly
 from headrace.protocol.batch import check_produced
-from headrace.protocol.error_codes import KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION
+from headrace.protocol.error_codes import KAFKA_STORAGE_ERROR
 from headrace.protocol.records import recompress
 
 if TYPE_CHECKING:
@@ -157,8 +157,7 @@ class SlowCheck:
         try:
             if not isinstance(found, int):
                 raise found if isinstance(found, PeerError) else TypeError(f"{found!r} is not a timestamp")
-            if log.deleted:
-                raise PeerError(UNKNOWN_TOPIC_OR_PARTITION, f"{log.name}: deleted while its records were checked")
+            handler.check_led(key, index, log)
             if transactional_id is not None:
                 handler.verify_again(transactional_id, log, data, start, wait.version)
             now_ms = handler.node.turn_ms()

@@ -1,4 +1,8 @@
-"""A Produce request from the moment it is read until its last batch is written, and then its answer."""
+"""A Produce request from the moment it is read until its last batch is as safe as it asks for, and then its answer.
+
+With acks=0 and acks=1 that is when this broker has written it, with acks=all when every replica in sync has it, or
+when the request's own time is over.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.connection import Slot
 from headrace.core.errors import PeerError, RecordsError
-from headrace.protocol.error_codes import KAFKA_STORAGE_ERROR
+from headrace.protocol.error_codes import KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT
 from headrace.protocol.framing import Chunk
 from headrace.protocol.produce import Answer, Refusal, TopicKey, encode, refused
 
@@ -15,17 +19,22 @@ if TYPE_CHECKING:
     from headrace.broker.connection import Connection
     from headrace.broker.node import Node
     from headrace.log.partition_log import PartitionLog
+    from headrace.net.reactor import Timer
 
 
 class ProduceWait(Slot):
-    """One request under way: answered when the last of its batches is written."""
+    """One request under way: answered when the last of its batches is safe."""
 
     __slots__ = (
         "_chunk",
         "_correlation_id",
+        "_late",
         "_node",
         "_size",
         "_started",
+        "_timeout_ms",
+        "_timer",
+        "_uncommitted",
         "acks",
         "answers",
         "is_staged",
@@ -43,6 +52,7 @@ class ProduceWait(Slot):
         version: int,
         correlation_id: int,
         acks: int,
+        timeout_ms: int,
     ) -> None:
         self.connection = connection
         self.barrier = False
@@ -54,7 +64,11 @@ class ProduceWait(Slot):
         self.pending = 1  # one for the handler itself, while it stages
         self.is_staged = False
         self._node = node
-        self._chunk = chunk
+        self._chunk: Chunk | None = chunk
+        self._timeout_ms = timeout_ms
+        self._timer: Timer | None = None
+        self._uncommitted: list[PartitionLog] = []  # written here, and not yet by all others
+        self._late: list[PartitionLog] = []  # of them, those that are answered as late
         self._size = size
         self.version = version
         self._correlation_id = correlation_id
@@ -73,6 +87,8 @@ class ProduceWait(Slot):
             self.done(None, None)  # nothing is under way
         else:
             self.pending -= 1
+            if self.pending == len(self._uncommitted):
+                self._let_go()
 
     def give_up(self, error: BaseException) -> None:
         """A bug of ours ends the connection. What the request pins and counts is let go when all of it that was staged
@@ -81,20 +97,60 @@ class ProduceWait(Slot):
         if not self.is_staged:
             self.staged()
 
+    def written(self, log: PartitionLog) -> None:
+        """The bytes that were sent are not needed any more once all of them are written."""
+        self._uncommitted.append(log)
+        if self._timer is None:
+            self._timer = self._node.reactor.call_later(max(self._timeout_ms, 0) / 1000, self._expire)
+        if self.is_staged and self.pending == len(self._uncommitted):
+            self._let_go()
+
+    def _expire(self) -> None:
+        """It is written here; whether the others will have it is not known in time."""
+        why = f"not committed within {self._timeout_ms} ms"
+        waiting, self._uncommitted = self._uncommitted, []
+        self._late += waiting
+        for log in waiting:
+            self._fail(log, PeerError(REQUEST_TIMED_OUT, f"{log.name}: {why}"))
+        self.pending -= len(waiting)
+        if waiting and not self.pending:
+            self._answer()
+
     def done(self, log: PartitionLog | None, error: Exception | None) -> None:
-        if error is not None:
-            for at, each in enumerate(self.logs):
-                if each is log:
-                    key, numbers, _ = self.answers[at]
-                    self.answers[at] = refused(key, numbers[0], KAFKA_STORAGE_ERROR, Refusal(str(error)))
+        if self._timer is not None and log is not None:
+            if log in self._late:
+                self._late.remove(log)
+                return
+            if log in self._uncommitted:
+                self._uncommitted.remove(log)
+        if error is not None and log is not None:
+            self._fail(log, error)
         self.pending -= 1
-        if self.pending:
-            return
-        self._chunk.unpin()
+        if not self.pending:
+            self._answer()
+        elif self._uncommitted and self.is_staged and self.pending == len(self._uncommitted):
+            self._let_go()
+
+    def _fail(self, log: PartitionLog, error: Exception) -> None:
+        code = error.code if isinstance(error, PeerError) else KAFKA_STORAGE_ERROR
+        for at, each in enumerate(self.logs):
+            if each is log:
+                key, numbers, _ = self.answers[at]
+                self.answers[at] = refused(key, numbers[0], code, Refusal(str(error)))
+
+    def _let_go(self) -> None:
+        chunk = self._chunk
+        if chunk is not None:
+            self._chunk = None
+            chunk.unpin()
+            self._node.server.end(self.connection, self._size)
+
+    def _answer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._let_go()
         connection = self.connection
-        node = self._node
-        node.server.end(connection, self._size)
-        node.metrics.produce_latency.observe(perf_counter() - self._started)
+        self._node.metrics.produce_latency.observe(perf_counter() - self._started)
         if self.acks != 0:
             self.parts = [encode(self.version, self._correlation_id, self.answers)]
             connection.answered(self)

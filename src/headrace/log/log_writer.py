@@ -1,10 +1,10 @@
 """Writes what each turn of the loop staged: one writev a partition, then the answers.
 
-Small groups are written at once, on the loop: a system call into the page cache costs less than handing it over.
+Small append sets are written at once, on the loop: a system call into the page cache costs less than handing it over.
 So is what is large for one log but not much in all: a hand-over costs a dozen system calls and as much time as copying
 100 KB. Much goes to writer threads, since the copy into the page cache releases the GIL and the loop can read the next
-requests meanwhile; what arrives while all of them are busy gathers into larger groups. A log is written by one thread
-at a time, and different logs by several: copying into fresh pages is what bulk produce waits for. A flush (fdatasync)
+requests meanwhile; what arrives while all of them are busy gathers into larger ones. A log is written by one thread at
+a time, and different logs by several: copying into fresh pages is what bulk produce waits for. A flush (fdatasync)
 always runs in a thread, one at a time for a log, and everything written before it began is answered by it: group
 commit.
 """
@@ -19,7 +19,7 @@ from typing import Final
 
 from headrace.core.errors import InvariantError, StorageError
 from headrace.core.files import Disk, OpenFile
-from headrace.log.group import Group
+from headrace.log.append_set import AppendSet
 from headrace.log.partition_log import PartitionLog
 
 INLINE_BYTES_MAX: Final = 48 << 10  # of a log
@@ -29,7 +29,7 @@ FLUSHES_MAX: Final = 4  # logs at a time: a log that is being flushed keeps its 
 
 Job = Callable[[], object]
 Submit = Callable[[Job, Callable[[object, BaseException | None], None]], None]
-Taken = tuple[PartitionLog, list[Group], list[OpenFile]]
+Taken = tuple[PartitionLog, list[AppendSet], list[OpenFile]]
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class HandOver:
 
     __slots__ = ("_writer", "size", "taken")
 
-    def __init__(self, writer: GroupWriter) -> None:
+    def __init__(self, writer: LogWriter) -> None:
         self._writer = writer
         self.taken: list[Taken] = []
         self.size = 0
@@ -53,7 +53,7 @@ class HandOver:
         self._writer.handed_back(self, results, error)
 
 
-class GroupWriter:
+class LogWriter:
     __slots__ = (
         "_dirty",
         "_disk",
@@ -89,10 +89,10 @@ class GroupWriter:
         self.on_failure: Callable[[PartitionLog, OSError], StorageError] = lambda log, error: StorageError(str(error))
 
     def staged(self, log: PartitionLog) -> None:
-        """The log has groups to write at the end of this turn."""
+        """The log has append sets to write at the end of this turn."""
         self.fresh = True
-        if not log.queued:
-            log.queued = True
+        if not log.appender.queued:
+            log.appender.queued = True
             self._dirty.append(log)
 
     def end_of_turn(self) -> None:
@@ -103,11 +103,11 @@ class GroupWriter:
         bulk: list[PartitionLog] = []
         size = 0
         for log in dirty:
-            if log.writing:
+            if log.appender.writing:
                 self._dirty.append(log)
-            elif log.groups and log.groups[-1].size > INLINE_BYTES_MAX and not self.closing:
+            elif (last := log.appender.last_size) > INLINE_BYTES_MAX and not self.closing:
                 bulk.append(log)
-                size += log.groups[-1].size
+                size += last
             else:
                 self._write_now(log)
         if not bulk:
@@ -128,39 +128,40 @@ class GroupWriter:
         self._begin_flushes()
 
     def _write_now(self, log: PartitionLog) -> None:
-        log.queued = False
+        log.appender.queued = False
         taken = self._take(log)
         if taken is not None:
             self._finish(taken, self.write(taken))
 
     def _take(self, log: PartitionLog) -> Taken | None:
-        """The log's groups and their files, pinned; None if there are none, or if they cannot be written."""
-        groups, log.groups = log.groups, []
+        """The log's append sets and their files, pinned; None if there are none, or if they cannot be written."""
+        appender = log.appender
+        append_sets, appender.append_sets = appender.append_sets, []
         if not log.directory.online:
-            log.aborted(groups, StorageError(f"{log.name}: {log.directory.error}"))
+            log.appender.undo(append_sets, StorageError(f"{log.name}: {log.directory.error}"))
             return None
         files: list[OpenFile] = []
         try:
-            for group in groups:
-                file = group.segment.file()
+            for append_set in append_sets:
+                file = append_set.segment.file()
                 file.pins += 1
                 files.append(file)
         except OSError as error:
             for file in files:
                 file.unpin()
-            self._failed(log, groups, error)
+            self._failed(log, append_sets, error)
             return None
-        return log, groups, files
+        return log, append_sets, files
 
     def _hand_over(self, logs: list[PartitionLog]) -> None:
         """To as many threads as are free, each with about as much to write."""
         found: list[Taken] = []
         total = 0
         for log in logs:
-            log.queued = False
+            log.appender.queued = False
             taken = self._take(log)
             if taken is not None:
-                log.writing = True
+                log.appender.writing = True
                 found.append(taken)
                 total += _bytes_of(taken)
         if not found:
@@ -187,7 +188,7 @@ class GroupWriter:
         try:
             self._in_flight.remove(share)
             for taken, (written, failure) in zip(share.taken, results, strict=True):
-                taken[0].writing = False
+                taken[0].appender.writing = False
                 self._finish(taken, (written, failure))
             self.end_of_turn()
         except InvariantError:
@@ -198,65 +199,65 @@ class GroupWriter:
             raise InvariantError(f"what a thread wrote could not be taken over: {what}") from unexpected
 
     def write(self, taken: Taken) -> tuple[int, OSError | None]:
-        """How many groups were written, and why the next one was not. Runs on the loop or on a writer thread."""
+        """How many append sets were written, and why the next one was not. Runs on the loop or on a writer thread."""
         written = 0
-        for group, file in zip(taken[1], taken[2], strict=True):
+        for append_set, file in zip(taken[1], taken[2], strict=True):
             try:
-                self._disk.write(file.fd, group.views, group.position)
+                self._disk.write(file.fd, append_set.views, append_set.position)
             except OSError as error:
-                return written, self._cut(file, group) or error
+                return written, self._cut(file, append_set) or error
             written += 1
         return written, None
 
-    def _cut(self, file: OpenFile, group: Group) -> OSError | None:
+    def _cut(self, file: OpenFile, append_set: AppendSet) -> OSError | None:
         """Takes away what a failed write left. If that fails too the disk is broken, whatever it says."""
         try:
-            self._disk.truncate(file.fd, group.position)
+            self._disk.truncate(file.fd, append_set.position)
         except OSError as error:
             return OSError(errno.EIO, f"a failed write could not be cut: {error.strerror}")
         return None
 
     def _finish(self, taken: Taken, result: tuple[int, OSError | None]) -> None:
-        log, groups, files = taken
+        log, append_sets, files = taken
         written, failure = result
         for file in files:
             file.unpin()
         if log.deleted or not log.directory.online:
-            log.aborted(groups, StorageError(f"{log.name}: {log.directory.error or 'was deleted'}"))
+            log.appender.undo(append_sets, StorageError(f"{log.name}: {log.directory.error or 'was deleted'}"))
             return
-        for group in groups[:written]:
-            group.views.clear()
-            self.batches_written += len(group.marks)
-            self.bytes_written += group.size
-            self._commit(log, group)
-            if log.holds_for_flush or log.wants_flush(group):
-                log.hold_for_flush(group)  # and what comes behind it, which must not be seen before it
+        for append_set in append_sets[:written]:
+            append_set.views.clear()
+            self.batches_written += len(append_set.batches)
+            self.bytes_written += append_set.size
+            self._written(log, append_set)
+            if log.holds_for_flush or log.wants_flush(append_set):
+                log.hold_for_flush(append_set)  # and what comes behind it, which must not be seen before it
                 self.flush(log)
             else:
-                log.publish(group)
+                log.settle(append_set)
         if failure is not None:
-            self._failed(log, groups[written:], failure)
+            self._failed(log, append_sets[written:], failure)
 
-    def _commit(self, log: PartitionLog, group: Group) -> None:
+    def _written(self, log: PartitionLog, append_set: AppendSet) -> None:
         """The records are in the file. If what belongs to them cannot be written, recovery makes it again."""
         try:
-            log.committed(group)
+            log.written(append_set)
         except OSError as error:
             logger.warning("its indexes could not be written: %s", self.on_failure(log, error))
 
-    def _failed(self, log: PartitionLog, groups: list[Group], failure: OSError) -> None:
+    def _failed(self, log: PartitionLog, append_sets: list[AppendSet], failure: OSError) -> None:
         error = self.on_failure(log, failure)
-        log.aborted(groups, error)
+        log.appender.undo(append_sets, error)
         logger.warning("%s", error)
 
-    def in_flight(self, log: PartitionLog, offset: int) -> Group:
-        """The group, now being written, that holds `offset`."""
+    def in_flight(self, log: PartitionLog, offset: int) -> AppendSet:
+        """The append set, now being written, that holds `offset`."""
         for share in self._in_flight:
-            for each, groups, _ in share.taken:
+            for each, append_sets, _ in share.taken:
                 if each is log:
-                    for group in groups:
-                        if group.end_offset > offset:
-                            return group
+                    for append_set in append_sets:
+                        if append_set.end_offset > offset:
+                            return append_set
         raise InvariantError(f"{log.name}: offset {offset} is neither written nor staged")
 
     def flush(self, log: PartitionLog) -> None:
@@ -328,4 +329,4 @@ class GroupWriter:
 
 
 def _bytes_of(taken: Taken) -> int:
-    return sum([group.size for group in taken[1]])
+    return sum([append_set.size for append_set in taken[1]])

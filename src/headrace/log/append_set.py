@@ -17,9 +17,13 @@ logger = logging.getLogger(__name__)
 
 
 class Waiter(Protocol):
-    """Someone who is answered when a group is written, or could not be."""
+    """Someone who is answered when a batch is written or committed, or could not be."""
 
-    def done(self, log: "PartitionLog", error: Exception | None) -> None: ...
+    def done(self, log: "PartitionLog", error: Exception | None) -> None:
+        """Once per batch."""
+
+    def written(self, log: "PartitionLog") -> None:
+        """The bytes are in the file, and other replicas do not have them yet: `done` comes later."""
 
 
 def tell(waiters: list[Waiter], log: "PartitionLog", error: Exception | None) -> None:
@@ -33,11 +37,13 @@ def tell(waiters: list[Waiter], log: "PartitionLog", error: Exception | None) ->
             failure(logger, "answer to a written request failed", failed, partition=log.name)
 
 
-class Group:
+class AppendSet:
     __slots__ = (
+        "batches",
+        "commit_waiters",
         "end_offset",
+        "epochs",
         "markers",
-        "marks",
         "max_timestamp",
         "max_timestamp_offset",
         "position",
@@ -56,7 +62,9 @@ class Group:
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
         self.views: list[memoryview | bytearray] = []
-        self.marks: list[tuple[int, int, int]] = []  # size, last offset and largest timestamp of each batch
+        self.batches: list[tuple[int, int, int]] = []  # size, last offset and largest timestamp of each
         self.markers: list[tuple[Marker, int]] = []  # ends of transactions, and the offsets they got
-        self.waiters: list[Waiter] = []
+        self.epochs: list[tuple[int, int]] = []  # leader epochs that begin in it, and their first offsets
+        self.waiters: list[Waiter] = []  # told when it is written here
+        self.commit_waiters: list[Waiter] = []  # told when every replica in sync has it
         self.undo: list[tuple[int, ProducerEntry | None]] = []  # a producer and the state it had before

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.core.errors import InvariantError, StorageError
 from headrace.log.config import LogConfig
-from headrace.log.group_writer import FLUSHES_MAX, HAND_OVER_BYTES_MIN, INLINE_BYTES_MAX, SPLIT_BYTES_MIN, GroupWriter
+from headrace.log.log_writer import FLUSHES_MAX, HAND_OVER_BYTES_MIN, INLINE_BYTES_MAX, SPLIT_BYTES_MIN, LogWriter
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_other_logs_are_written_while_one_is_with_the_thread(bench):
 
 
 def test_large_appends_to_several_logs_are_shared_out_between_threads(bench):
-    bench.writer = GroupWriter(bench.disk, bench.writers.submit, bench.flushers.submit, 2)
+    bench.writer = LogWriter(bench.disk, bench.writers.submit, bench.flushers.submit, 2)
     bench.writers.held = True
     logs = [bench.create(index=index) for index in range(4)]
     for log in logs:
@@ -108,7 +108,7 @@ def test_the_memory_of_a_request_is_let_go_when_it_is_written(bench):
     bench.writers.held = True
     log = bench.create()
     bench.stage(log, bulk())
-    (group,) = log.groups
+    (group,) = log.appender.append_sets
     bench.writer.end_of_turn()
     bench.writers.run()
     assert group.views == []
@@ -244,7 +244,7 @@ def test_with_a_flush_for_each_message_nothing_is_seen_or_answered_before_it_is_
     bench.flushers.held = True
     log = bench.create(flush_messages=1)
     seen = []
-    log.on_visible = lambda: seen.append(log.high_watermark)
+    log.on_high_watermark.append(lambda: seen.append(log.high_watermark))
     answer = bench.stage(log, batch(2))[1]
     bench.writer.end_of_turn()
     assert (log.end_offset, log.high_watermark, seen) == (2, 0, [])
@@ -462,7 +462,7 @@ def test_a_failure_after_a_thread_has_written_is_a_broken_invariant(bench, monke
 
     share = bench.writer._in_flight[0]
     results = share.write()
-    monkeypatch.setattr(GroupWriter, "_finish", lambda self, taken, result: broken(taken, result))
+    monkeypatch.setattr(LogWriter, "_finish", lambda self, taken, result: broken(taken, result))
     with pytest.raises(InvariantError, match="RuntimeError: a bug"):
         bench.writer.handed_back(share, results, None)
 
