@@ -7,7 +7,8 @@ SOURCES := $(shell find src -name '*.py' -o -name '*.c')
 WORKERS := $(shell nproc)
 SPARK_WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 # What takes long is named at the end of each suite, so that it is seen before it hurts.
-PYTEST := $(BIN)/pytest --dist loadfile --durations 25
+# Workers and suites compile a file once between them, also where the environment tells Python to keep nothing.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --dist loadfile --durations 25
 
 .PHONY: install dev develop demo check lint test test-unit test-wire test-spark test-pythons \
         reference docs compatibility simulate chaos fuzz independence nexmark database bench clean
