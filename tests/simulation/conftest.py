@@ -10,7 +10,7 @@ import pytest
 from headrace.broker import steps
 from headrace.broker.handlers import produce_slowly
 
-SEEDS, ITEMS = 100, 8
+SEEDS, ITEMS = 60, 6
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -41,7 +41,7 @@ def sizes(targets):
 
 @pytest.mark.parametrize("assignor", [uniform, range_])
 @given(subscriptions=either, counts=counts)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_each_partition_goes_to_exactly_one_subscriber(assignor, subscriptions, counts):
     targets = assignor(wishes(subscriptions), counts)
     assert set(targets) == set(subscriptions)
@@ -52,7 +52,7 @@ def test_each_partition_goes_to_exactly_one_subscriber(assignor, subscriptions, 
 
 
 @given(subscriptions=alike, counts=counts, before=alike, counts_before=counts)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_uniform_is_balanced_within_one_whatever_was_before(subscriptions, counts, before, counts_before):
     grown = {topic: max(count, counts_before[topic]) for topic, count in counts.items()}
     old = uniform(wishes(before), counts_before)
@@ -61,14 +61,14 @@ def test_uniform_is_balanced_within_one_whatever_was_before(subscriptions, count
 
 
 @given(subscriptions=either, counts=counts)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_uniform_moves_nothing_when_nothing_changed(subscriptions, counts):
     once = uniform(wishes(subscriptions), counts)
     assert uniform(wishes(subscriptions, once), counts) == once
 
 
 @given(names=st.sets(st.sampled_from(MEMBERS), min_size=2), topics=some_topics, counts=counts, data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_uniform_moves_only_what_balance_demands_when_a_member_comes_or_goes(names, topics, counts, data):
     one = data.draw(st.sampled_from(sorted(names)))
     smaller = dict.fromkeys(names - {one}, topics)
@@ -83,7 +83,7 @@ def test_uniform_moves_only_what_balance_demands_when_a_member_comes_or_goes(nam
 
 
 @given(subscriptions=different, counts=counts, before=different)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_uniform_leaves_no_move_that_would_even_out_different_subscriptions(subscriptions, counts, before):
     targets = uniform(wishes(subscriptions, uniform(wishes(before), counts)), counts)
     load = sizes(targets)

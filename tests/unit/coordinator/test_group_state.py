@@ -676,7 +676,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(events)
 def test_every_request_is_answered_once_whatever_happens(steps):
     it = machine(initial_rebalance_delay_ms=500, max_size=4)

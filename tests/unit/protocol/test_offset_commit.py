@@ -105,7 +105,7 @@ def decoded_by_kio(version, data):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_it_reads_what_kio_reads(version):
     rng, decoder = random.Random(SEED + version), OffsetCommitDecoder()
-    for _ in range(40):
+    for _ in range(20):
         data = encoded(entity(rng, version))
         wanted = expected(decoded_by_kio(version, data))
         assert decoder.decode(b"##" + data, 2, version) == wanted

@@ -81,7 +81,7 @@ def test_well_formed_records_are_walked_to_their_largest_timestamp(native, chose
         assert (found[0], found[1], found[3], found[4]) == (RECORDS, expected[0][0], len(expected), expected)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(chosen=records, data=st.data(), base=bases, within=ranges, wanted=rules)
 def test_twins_agree_on_mutated_records(native, chosen, data, base, within, wanted):
     body = bytearray(body_of(chosen))
@@ -94,13 +94,13 @@ def test_twins_agree_on_mutated_records(native, chosen, data, base, within, want
     same(native, bytes(body[:cut]) + more, count, base, within, wanted)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(body=st.binary(max_size=60), count=st.integers(0, 8), base=bases, within=ranges, wanted=rules)
 def test_twins_agree_on_noise(native, body, count, base, within, wanted):
     same(native, body, count, base, within, wanted)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(chosen=records, at=st.integers(0, 10_000), byte=st.integers(0, 255))
 def test_what_passes_is_what_a_reader_can_read(chosen, at, byte):
     """Every accepted mutation must decode, to the records that the walk has seen."""

@@ -58,7 +58,7 @@ def sample(codec: int = 0, **options: object) -> bytearray:
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(content=contents)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 def test_records_that_a_client_builds_are_decoded(codec: int, content: list) -> None:
     builder = DefaultRecordBatchBuilder(
         magic=2,
@@ -83,7 +83,7 @@ def test_records_that_a_client_builds_are_decoded(codec: int, content: list) -> 
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(content=contents)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 def test_a_client_decodes_records_that_we_build(codec: int, content: list) -> None:
     records = numbered(content)
     batch = build_batch(records, codec=codec, producer_id=7, producer_epoch=2, base_sequence=9)
