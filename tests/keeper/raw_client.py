@@ -5,6 +5,8 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from waits import WAIT_S_MAX
+
 from headrace.keeper import codes
 from headrace.keeper.jute import Reader, boolean_bytes, buffer_bytes, int_bytes, long_bytes, string_bytes, vector_bytes
 
@@ -35,7 +37,7 @@ class RawClient:
     def __init__(
         self, port: int, *, timeout_ms: int = 30_000, session: int = 0, password: bytes = bytes(16), last_zxid: int = 0
     ) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S_MAX)
         self._xid = 0
         self.events: list[Reply] = []  # not taken yet
         body = int_bytes(0) + long_bytes(last_zxid) + int_bytes(timeout_ms) + long_bytes(session)

@@ -17,7 +17,7 @@ sys.path.insert(1, str(Path(__file__).parent.parent / "wire"))  # java, headrace
 from confluent_kafka.admin import AdminClient
 from headrace_cli import Cli
 from headrace_process import HeadraceProcess
-from java import JavaTools, missing_program
+from java import JavaTools, missing_program, shared_tools
 from ports import reserved_port
 from topic_setup import create_topic, fresh_name
 from waits import SESSION_MS, WAIT_MS_MAX, WAIT_S_MAX
@@ -66,16 +66,17 @@ def start_headrace(is_headrace: bool, tmp_path: Path) -> Iterator[StartHeadrace]
 
 
 @pytest.fixture(scope="session")
-def admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"log_level": 0, "bootstrap.servers": bootstrap})
+def admin(bootstrap: str) -> Iterator[AdminClient]:
+    with AdminClient({"log_level": 0, "bootstrap.servers": bootstrap}) as client:  # closed before its broker is
+        yield client
 
 
 @pytest.fixture(scope="session")
 def java() -> Iterator[JavaTools]:
-    """Apache Kafka's own tools, in one JVM. Their tests are in one xdist group, so that one worker needs one."""
+    """Apache Kafka's own tools, in one JVM per worker, which tests/wire shares."""
     if (absent := missing_program()) is not None:
         pytest.skip(f"`{absent}` is not installed: Kafka's own Java tools need a JDK (java, javac) and mvn")
-    with JavaTools() as tools:
+    with shared_tools() as tools:
         yield tools
 
 

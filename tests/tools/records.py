@@ -58,7 +58,7 @@ def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[i
     """Where the group stands, in those partitions for which it has said so."""
     consumer = Consumer({"log_level": 0, "bootstrap.servers": bootstrap, "group.id": group})
     try:
-        found = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=20)
+        found = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=WAIT_S_MAX)
         assert all(each.error is None for each in found), found
         return {each.partition: each.offset for each in found if each.offset >= 0}
     finally:

@@ -19,7 +19,7 @@ import raw_groups
 import recording
 from confluent_kafka.admin import AdminClient, ConfigResource
 from headrace_process import HeadraceProcess, StartHeadrace
-from java import JavaTools, missing_program
+from java import JavaTools, missing_program, shared_tools
 from ports import reserved_port
 from raw import Client
 from recording_broker import RECORD_VARIABLE, served_by_name
@@ -126,8 +126,9 @@ def start_headrace(is_headrace: bool, tmp_path: Path) -> Iterator[StartHeadrace]
 
 
 @pytest.fixture(scope="session")
-def admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap})
+def admin(bootstrap: str) -> Iterator[AdminClient]:
+    with AdminClient({"bootstrap.servers": bootstrap}) as client:  # closed before its broker is
+        yield client
 
 
 @pytest.fixture(scope="session")
@@ -142,10 +143,10 @@ def default_partitions(is_headrace: bool, admin: AdminClient) -> int:
 
 @pytest.fixture(scope="session")
 def java() -> Iterator[JavaTools]:
-    """Apache Kafka's Java tools. Their tests are in one xdist group, so that one worker needs one JVM."""
+    """Apache Kafka's Java tools, in one JVM per worker, which tests/tools shares."""
     if (absent := missing_program()) is not None:
         pytest.skip(f"`{absent}` is not installed: Kafka's own Java tools need a JDK (java, javac) and mvn")
-    with JavaTools() as tools:
+    with shared_tools() as tools:
         yield tools
 
 

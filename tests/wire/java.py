@@ -146,6 +146,21 @@ class JavaTools:
         self._answers.put(None)
 
 
+_users: list[JavaTools] = []
+
+
+@contextmanager
+def shared_tools() -> Iterator[JavaTools]:
+    """The one JVM of this process, for the fixtures of several suites: the first starts it, the last ends it."""
+    _users.append(_users[0] if _users else JavaTools())
+    try:
+        yield _users[0]
+    finally:
+        last = _users.pop()
+        if not _users:
+            last.__exit__()
+
+
 def _cache() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     cache = Path(home) / "headrace" / f"kafka-{KAFKA_VERSION}"

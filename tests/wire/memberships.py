@@ -20,7 +20,7 @@ FIXED = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "topic.me
 
 def consumer_of(bootstrap: str, group: str, **config: Any) -> closing[Consumer]:
     """Closing it leaves the group."""
-    own = {name.replace("_", "."): value for name, value in config.items()}
+    own = {name if name == "log_level" else name.replace("_", "."): value for name, value in config.items()}
     quick = {} if own.get("group.protocol") == "consumer" else QUICK
     return closing(Consumer({"bootstrap.servers": bootstrap, "group.id": group} | FIXED | quick | own))
 

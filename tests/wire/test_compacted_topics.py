@@ -361,20 +361,27 @@ def test_acknowledged_values_survive_kill_9_while_logs_are_compacted(
             told.append(message.key())
             acknowledged[message.key()] = max(acknowledged.get(message.key(), -1), int(message.value()[:8]))
 
+    def compacted_until() -> str:
+        """How far the logs are compacted: the broker writes it down after each compaction."""
+        with suppress(FileNotFoundError), open(os.path.join(data, "cleaner-offset-checkpoint")) as file:
+            return file.read()
+        return ""
+
     number = 0
     for round in range(4):
         broker = HeadraceProcess(data, settings)
         if not round:
             create_topic(AdminClient({"bootstrap.servers": broker.bootstrap}), topic, config=COMPACT)
         each = producer(broker.bootstrap, **{"compression.type": CODECS[round], "log_level": 0})
-        # So long, and until enough is acknowledged that every key is there.
-        ends, enough = time.monotonic() + 1.5 + 0.37 * round, len(told) + 200
-        while time.monotonic() < ends or len(told) < enough:
-            assert time.monotonic() < ends + WAIT_S_MAX, f"{len(told)} acknowledged"
+        # Several segments, every key among them, and until the log was compacted: the next compaction is under way.
+        enough, before = len(told) + 2000 + 370 * round, compacted_until()
+        deadline = time.monotonic() + WAIT_S_MAX
+        while len(told) < enough or compacted_until() == before:
+            assert time.monotonic() < deadline, f"{len(told)} acknowledged, compacted until {compacted_until()!r}"
             for _ in range(50):
                 number += 1
                 each.produce(topic, b"%08d" % number + b"x" * 200, key=b"key-%d" % (number % 37), callback=delivered)
-            each.poll(0.005)
+            each.poll(0.01)
         broker.kill()  # and waits: one that is inside a flush holds its directory until that has ended
         each.purge()
         each.flush(1.0)

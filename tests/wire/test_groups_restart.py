@@ -62,7 +62,8 @@ def test_committed_offsets_and_transactions_survive(data: str, port: int, end: s
     ended.produce(topic, "committed")
     ended.send_offsets_to_transaction([TopicPartition(topic, 0, 7)], _metadata(broker, "other"), WAIT_S_MAX)
     ended.commit_transaction(WAIT_S_MAX)
-    left = producer_of(broker.bootstrap, "left")
+    ended.close()
+    left = producer_of(broker.bootstrap, "left", log_level=0)
     left.begin_transaction()
     left.produce(topic, "left open")
     assert left.flush(WAIT_S_MAX) == 0
@@ -90,7 +91,7 @@ def _metadata(broker: HeadraceProcess, group: str) -> object:
 def test_a_group_goes_on_after_the_broker_was_killed(data: str, port: int, protocol: str) -> None:
     broker = HeadraceProcess(data, SETTINGS, port=port)
     topic = topic_in(broker, "events", partitions=2)
-    with crew_of(broker.bootstrap, "group", topic, group_protocol=protocol) as crew:
+    with crew_of(broker.bootstrap, "group", topic, group_protocol=protocol, log_level=0) as crew:
         crew.join()
         crew.settle(2)
         send(broker.bootstrap, topic, range(4), partitions=2)

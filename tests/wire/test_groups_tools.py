@@ -123,8 +123,8 @@ def test_the_internal_topics_are_dumped_as_kafka_would_write_them(
     start_headrace: StartHeadrace, java: JavaTools
 ) -> None:
     broker = start_headrace({"group.initial.rebalance.delay.ms": "0"})
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    create_topic(admin, "events", partitions=2)
+    with AdminClient({"bootstrap.servers": broker.bootstrap}) as admin:
+        create_topic(admin, "events", partitions=2)
     with crew_of(broker.bootstrap, "classic-group", "events") as crew:
         crew.join()
         crew.settle(2)
@@ -136,6 +136,7 @@ def test_the_internal_topics_are_dumped_as_kafka_would_write_them(
     producer.begin_transaction()
     producer.produce("events", "x", partition=1)
     producer.commit_transaction()
+    producer.close()
     broker.stop()
 
     def dump(topic: str, decoder: str) -> list[tuple[dict, dict | None]]:

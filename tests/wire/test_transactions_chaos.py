@@ -20,7 +20,7 @@ from java import JavaTools
 from topic_setup import create_topic, fresh_name
 
 SLOTS = 2
-ROUNDS = {"confluent": 8, "java-classic": 3, "java-consumer": 3}
+ROUNDS = {"confluent": 5, "java-classic": 2, "java-consumer": 2}
 # A JVM needs a while before it does anything: seconds of work before a kill, at least and at most.
 WORK_S = {"confluent": (0.2, 1.2), "java-classic": (1.5, 5.0), "java-consumer": (1.5, 5.0)}
 SETTINGS = {

@@ -23,7 +23,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def producer_of(bootstrap: str, name: str, **config: Any) -> Producer:
-    own = {key.replace("_", "."): value for key, value in config.items()}
+    own = {key if key == "log_level" else key.replace("_", "."): value for key, value in config.items()}
     patient = {"transactional.id": name, "transaction.timeout.ms": NEVER_MS, "message.timeout.ms": NEVER_MS}
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0} | patient | own)
     producer.init_transactions(WAIT_S_MAX)
