@@ -46,6 +46,7 @@ class Catalog:
     def __init__(self, directories: Sequence[str], disk: Disk) -> None:
         self.cluster_id = ""
         self.topics: dict[str, TopicEntry] = {}
+        self.deleted: dict[uuid.UUID, str] = {}  # names of topics of which something may be left; see `delete_topics`
         self.broker_settings: dict[str, dict[str, str]] = {CLUSTER_WIDE: {}, THIS_BROKER: {}}
         self.producer_ids_end = 0  # the first producer id that no block holds yet
         self.healed_at = NOTHING_READ - 1  # the change up to which some may have been lost
@@ -73,7 +74,18 @@ class Catalog:
         self._record([topic.entry() for topic in topics])
 
     def delete_topics(self, names: Iterable[str]) -> None:
-        self._record([{"op": "delete", "name": name} for name in names])
+        """From here on they do not come back, with one fsync. Their ids are kept until `deletion_finished`, so that a
+        start after a crash knows whose directories and offsets it is to remove."""
+        self._record([{"op": "delete", "name": name, "id": self.topics[name].id.hex} for name in names])
+
+    def deletion_finished(self, topic_id: uuid.UUID) -> None:
+        """Nothing is left of it. The journal forgets it when it is next written again: to look once more is no harm."""
+        self.deleted.pop(topic_id, None)
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether there was never a topic in it: its first line, the cluster's id, is all that was ever written."""
+        return not self.topics and self._journal.sequence <= 1
 
     def put_broker_settings(self, layer: str, settings: Mapping[str, str]) -> None:
         self._record([{"op": "broker", "layer": layer, "config": dict(settings)}])
@@ -138,6 +150,8 @@ class Catalog:
                 )
             case "delete":
                 self.topics.pop(entry["name"], None)
+                if "id" in entry:
+                    self.deleted[uuid.UUID(hex=entry["id"])] = entry["name"]
             case "broker":
                 self.broker_settings[entry["layer"]] = dict(entry["config"])
             case "producer_ids":
@@ -152,6 +166,8 @@ class Catalog:
 
     def _live(self) -> list[Entry]:
         entries: list[Entry] = [{"op": "cluster", "id": self.cluster_id}] if self.cluster_id else []
+        # Before the topics: one of the same name may have been made since.
+        entries += [{"op": "delete", "name": name, "id": each.hex} for each, name in self.deleted.items()]
         entries += [topic.entry() for topic in self.topics.values()]
         for layer, settings in self.broker_settings.items():
             if settings:

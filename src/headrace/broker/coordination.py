@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Generator, Mapping
+from typing import Final
 
-from headrace.broker.internal_topics import BrokerTopics, Markers, TopicJournal
+from headrace.broker.internal_topics import AllOf, BrokerTopics, Markers, TopicJournal
 from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from headrace.broker.topics import Topic, Topics
+from headrace.broker.topics import Topics
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.groups import Groups
 from headrace.coordinator.journal import Done
+from headrace.coordinator.offset_store import TopicPartition
 from headrace.coordinator.placing import partition_for
 from headrace.coordinator.transaction_settings import TransactionSettings
 from headrace.coordinator.transactions import Transactions
@@ -18,6 +19,8 @@ from headrace.core.clock import Clock
 from headrace.core.settings import BrokerSettings
 from headrace.log.transactions import Marker
 from headrace.net.reactor import Reactor
+
+OFFSETS_PER_STEP: Final = 32  # of a deleted topic, that are forgotten at once
 
 
 class Coordination:
@@ -84,15 +87,31 @@ class Coordination:
             "coordinator_partitions_lost": {(name,): len(each.lost_partitions) for name, each in journals.items()},
         }
 
-    def topic_deleted(self, topic: Topic) -> None:
-        """Offsets of a topic that is gone mean nothing, and must not be found if one of that name is made again."""
+    def topic_deleted(self, name: str, done: Done) -> Generator[None, None, None]:
+        """Offsets of a topic that is gone mean nothing, and must not be found if one of that name is made again. `done`
+        when that is written down."""
+        waiting = AllOf(done)
+        found = yield from self.groups.offsets.partitions_of_topic(name)
+        for group_id, partitions in found.items():
+            for first in range(0, len(partitions), OFFSETS_PER_STEP):
+                waiting.expect()
+                self._forget_offsets(group_id, partitions[first : first + OFFSETS_PER_STEP], waiting.told)
+                yield
+        waiting.told(None)
+
+    def _forget_offsets(self, group_id: str, partitions: list[TopicPartition], done: Done) -> None:
         store = self.groups.offsets
-        for group_id, partitions in store.partitions_of_topic(topic.name).items():
-            records = store.delete_records(group_id, partitions)
-            if records:
-                forget = partial(store.forget, group_id, partitions)
-                partition = partition_for(group_id, self._offsets.partition_count)
-                self._offsets.append(partition, records, lambda error, forget=forget: None if error else forget())  # type: ignore[misc]
+
+        def written(error: Exception | None) -> None:
+            if error is None:
+                store.forget(group_id, partitions)
+            done(error)
+
+        records = store.delete_records(group_id, partitions)
+        if records:
+            self._offsets.append(partition_for(group_id, self._offsets.partition_count), records, written)
+        else:
+            done(None)
 
     def write_marker(self, marker: Marker, topic: str, index: int, done: Done) -> None:
         """The end of a transaction in one partition, as somebody else decided it; `done` once it is durable."""

@@ -233,7 +233,7 @@ class Markers:
     ) -> None:
         """`done` is called once, when all are durable or one could not be written. Deleted topics are left out."""
         marker = Marker(producer_id, producer_epoch, coordinator_epoch, commit)
-        waiting = _AllOf(done)
+        waiting = AllOf(done)
         now_ms = self._clock.now_ms()
         for topic, index in partitions:
             partition = self._topics.partition(topic, index)
@@ -251,7 +251,7 @@ class Markers:
         waiting.told(None)
 
 
-class _AllOf:
+class AllOf:
     """Calls back once, when all that was expected has been told; with the first error, if there was one."""
 
     __slots__ = ("_done", "_error", "_left")

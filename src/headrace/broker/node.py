@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import resource
 import threading
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Generator, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,7 @@ from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.purgatory import Purgatory
 from headrace.broker.router import Router
 from headrace.broker.server import Server
+from headrace.broker.steps import ITEMS_PER_STEP, finish
 from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.topics import Topic, Topics
 from headrace.core.clock import Clock, SystemClock
@@ -50,7 +52,6 @@ WRITERS_MAX: Final = 4  # threads that copy large appends into the page cache
 DESCRIPTORS_WANTED: Final = 65_536
 END_S_MAX: Final = 0.005  # the end of a turn begins no further round after this long
 STOP_S_MAX: Final = 2.0  # a stop waits so long for what nobody was promised: another compression, a compaction
-DELETIONS_S_MAX: Final = 3.0  # and so long for the deletion of topics that clients do not see any more
 LOGS_A_TURN: Final = 100  # that housekeeping looks at
 
 
@@ -127,6 +128,8 @@ class Node:
         self.producer_ids = ProducerIds(self.catalog.take_producer_ids)
         if any(self.topics.get(name) is not None for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)):
             _ = self.coordination  # there is something to load, and perhaps to finish
+        for topic_id, name in list(self.catalog.deleted.items()):
+            finish(self._forget_topic(topic_id, name))
         self.router = Router(self)
         self.metrics.api_names = self.router.names()
         self.server.dispatch = self.router.dispatch
@@ -251,11 +254,25 @@ class Node:
         self.compactor.settings = _compaction_settings(settings)
         self._compact_later()
 
-    def _topic_deleted(self, topic: Topic) -> None:
+    def _topic_deleted(self, topic: Topic) -> Generator[None, None, None]:
         for partition in topic.partitions:
             partition.wake()
-        if self._coordination is not None:
-            self._coordination.topic_deleted(topic)
+            if partition.index % ITEMS_PER_STEP == 0:
+                yield
+        yield from self._forget_topic(topic.id, topic.name)
+
+    def _forget_topic(self, topic_id: uuid.UUID, name: str) -> Generator[None, None, None]:
+        """What groups have committed for a deleted topic. Its deletion is over when that is written down."""
+
+        def done(error: Exception | None) -> None:
+            if error is None:
+                self.catalog.deletion_finished(topic_id)
+
+        made_again = self.topics.get(name) is not None  # then what is committed is of the new one
+        if self._coordination is None or made_again:
+            done(None)
+        else:
+            yield from self._coordination.topic_deleted(name, done)
 
     def _directory_offline(self, directory: LogDirectory) -> None:
         self.topics.revision += 1
@@ -321,9 +338,6 @@ class Node:
         if self._http is not None:
             self._http.stop()
         self.server.stop_listening()
-        deletions_end = perf_counter() + DELETIONS_S_MAX
-        if hasattr(self, "topics"):
-            self.topics.finish_deletions(lambda: perf_counter() > deletions_end)
         self.compactor.close()
         self.scrub.close()
         self._compaction_process.close()

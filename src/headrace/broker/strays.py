@@ -1,9 +1,9 @@
 """Logs that the catalog does not know, found at start.
 
-Without any topic in the catalog, or where its journal is damaged, they are adopted: the directories are the best
-witness that is left (`healing`). With a whole journal, a stray log is of a topic that was deleted while its directory
-was away; it is set aside under a name that ends in `-stray`, as Kafka does it, and never deleted: only a person can
-tell that it is not needed.
+Without a catalog, or where its journal is damaged, they are adopted: the directories are the best witness that is left
+(`healing`). With a whole journal, a log is either what a crash left of a topic that was being deleted, and goes the way
+of the rest of it; or its topic was deleted while its directory was away, and it is set aside under a name that ends in
+`-stray`, as Kafka does it, and never deleted: only a person can tell that it is not needed.
 """
 
 import logging
@@ -26,11 +26,20 @@ _log = logging.getLogger(__name__)
 
 
 def sort_out(catalog: Catalog, store: LogStore, settings: BrokerSettings) -> None:
-    """Sets strays aside; adopts what may be unknown only because a journal was lost or damaged."""
-    is_new = not catalog.topics
+    """Removes what is left of deleted topics; sets strays aside; adopts what may be unknown only because a journal was
+    lost or damaged."""
+    is_new = catalog.is_unused
     behind = catalog.directories_behind
+    deleted_names = set(catalog.deleted.values())
     in_doubt: list[PartitionLog] = []
     for log in list(store.logs.values()):
+        if log.topic in deleted_names and _was_deleted(log, catalog, store):
+            if log.directory.path in behind:
+                _set_aside(log, store)
+            else:
+                _log.info("%s is of a topic that was deleted: it is removed", log.path)
+                store.delete(log)
+            continue
         if is_new or catalog.doubts(log.directory.path):
             in_doubt.append(log)
             continue
@@ -45,6 +54,14 @@ def sort_out(catalog: Catalog, store: LogStore, settings: BrokerSettings) -> Non
             _set_aside(log, store)
     if in_doubt or catalog.doubt:
         _adopt(in_doubt, catalog, store, settings)
+
+
+def _was_deleted(log: PartitionLog, catalog: Catalog, store: LogStore) -> bool:
+    """By its id: a topic of the same name may have been made since."""
+    topic_id = topic_id_of(log, store)
+    if topic_id is None:
+        return log.topic not in catalog.topics and not catalog.doubts(log.directory.path)
+    return topic_id in catalog.deleted
 
 
 def _adopt(logs: list[PartitionLog], catalog: Catalog, store: LogStore, settings: BrokerSettings) -> None:

@@ -1,10 +1,10 @@
 """The topics of this broker: which there are, what they are set to, and which partitions they have.
 
 The one owner of the topic table. A change is checked, written to the catalog, done to the logs, and then
-seen, in that order, so that a crash at any point leaves a catalog whose promise the next start keeps.
-Deleting is the other way round for the same reason: logs that are gone under a topic that is still listed
-are made anew, empty. What takes long with many partitions is a generator that yields where others may be
-served; a topic that one of them is at cannot be changed by another meanwhile.
+seen, in that order, so that a crash at any point leaves a catalog whose promise the next start keeps: a
+topic that is listed has all its partitions, and of a topic that was deleted nothing comes back. What takes
+long with many partitions is a generator that yields where others may be served; a topic that one of them is
+at cannot be changed by another meanwhile.
 """
 
 import logging
@@ -57,7 +57,7 @@ class NewTopic:
 class Topics:
     def __init__(self, catalog: Catalog, store: LogStore, settings: BrokerSettings) -> None:
         self.revision = 0
-        self.on_deleted: Callable[[Topic], None] = lambda topic: None
+        self.on_deleted: Callable[[Topic], Iterable[None]] = lambda topic: ()  # in steps
         self._catalog = catalog
         self._store = store
         self._settings = settings
@@ -67,7 +67,6 @@ class Topics:
         self._by_folded: dict[str, str] = {}
         self._changing: set[str] = set()  # topics that are made, grown or deleted in steps
         self._changing_folded: dict[str, str] = {}
-        self._deletions: list[list[Topic]] = []  # under way: nobody sees these topics any more
         self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self.metadata_answers = AnswerCache()
         self.packs_anew = False  # some topic has a compression of its own
@@ -136,6 +135,7 @@ class Topics:
                     yield from self._add_partitions(topic, new.partition_count)
                 except StorageError as error:
                     self._record(lambda name=new.name: self._catalog.delete_topics([name]))  # type: ignore[misc]
+                    self._catalog.deletion_finished(new.id)
                     made.append(PeerError(error_codes.KAFKA_STORAGE_ERROR, str(error)))
                     continue
                 self._follow(topic)
@@ -178,11 +178,12 @@ class Topics:
         finish(self.delete_in_steps(*names))
 
     def delete_in_steps(self, *names: str) -> Generator[None, None, None]:
-        """Deletes them all, with one fsync of the catalog. Clients see none of them from the first step on."""
+        """Deletes them all, with one fsync of the catalog. Clients see none of them from the first step on, and after a
+        stop or a crash at any later one the next start removes what is left."""
         topics = [self._existing(name) for name in names]
         self._begin(names)
-        self._deletions.append(topics)
         try:
+            self._record(lambda: self._catalog.delete_topics(names))
             for topic in topics:
                 del self.by_name[topic.name], self._by_id[topic.id], self._by_wire_id[topic.id.bytes]
                 self._by_folded.pop(folded(topic.name), None)
@@ -193,34 +194,10 @@ class Topics:
                         self._store.delete(partition.local)
                     if partition.index % LOGS_PER_STEP == 0:
                         yield
-            self._record(lambda: self._catalog.delete_topics(names))
             for topic in topics:  # while the names are taken: what is said of a new topic of that name must stay
-                self.on_deleted(topic)
-                yield
+                yield from self.on_deleted(topic)
         finally:
-            self._deletions = [each for each in self._deletions if each is not topics]
             self._end(names)
-
-    def finish_deletions(self, until: Callable[[], bool]) -> None:
-        """At a stop: what clients see as deleted does not come back with the next start. `until` says that there is no
-        time for more; what is left then does come back, and the log says so."""
-        for topics in self._deletions:
-            names = [topic.name for topic in topics]
-            for topic in topics:
-                for partition in topic.partitions:
-                    if until():
-                        _log.warning("deletion of %s was not finished: delete it again", ", ".join(names))
-                        return
-                    if partition.local is not None and not partition.local.deleted:
-                        self._store.delete(partition.local)
-            try:
-                self._catalog.delete_topics([name for name in names if name in self._catalog.topics])
-            except StorageError as error:
-                _log.warning("deletion of %s was not finished: delete it again (%s)", ", ".join(names), error)
-                return
-            for topic in topics:
-                self.on_deleted(topic)
-        self._deletions = []
 
     def grow(self, name: str, total: int) -> None:
         finish(self.grow_in_steps(name, total))

@@ -167,8 +167,10 @@ def test_the_journal_of_a_broker_that_never_stops_does_not_grow_without_end(dire
 
     catalog = Catalog.open(directories[:1], NoSync())
     for _ in range(1300):
-        catalog.put_topics([topic("churn")])
+        churn = topic("churn")
+        catalog.put_topics([churn])
         catalog.delete_topics(["churn"])
+        catalog.deletion_finished(churn.id)
     assert len(read(journal(directories[0])).splitlines()) < 1100
 
 
@@ -229,3 +231,19 @@ def test_producer_ids_go_on_in_the_next_block():
     blocks = iter([range(2), range(7, 9)])
     ids = ProducerIds(lambda count: next(blocks))
     assert [ids.next() for _ in range(4)] == [0, 1, 7, 8]
+
+
+def test_a_deleted_topic_is_remembered_by_its_id_until_nothing_is_left_of_it(directories):
+    catalog = Catalog.open(directories, Disk())
+    old, new = topic("orders"), topic("orders")
+    catalog.put_topics([old])
+    catalog.delete_topics(["orders"])
+    catalog.put_topics([new])
+    again = Catalog.open(directories, Disk())
+    assert (again.deleted, again.topics) == ({old.id: "orders"}, {"orders": new})
+    again._journal.compact()
+    again = Catalog.open(directories, Disk())
+    assert (again.deleted, again.topics) == ({old.id: "orders"}, {"orders": new}), "the deletion comes before the topic"
+    again.deletion_finished(old.id)
+    again._journal.compact()
+    assert Catalog.open(directories, Disk()).deleted == {}

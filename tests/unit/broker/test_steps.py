@@ -291,36 +291,18 @@ def test_a_topic_that_is_deleted_is_gone_at_once_and_its_name_free_when_all_of_i
     assert node.catalog.topics["orders"].partition_count == 1
 
 
-def test_a_topic_whose_deletion_was_under_way_at_a_stop_does_not_come_back(make_node, tmp_path):
-    first = make_node()
-    first.topics.create("orders", 20, {})
-    first.topics.create("kept", 2, {})
-    deleting = first.topics.delete_in_steps("orders")
-    next(deleting)
-    first.close()
-    again = make_node()
-    assert [topic.name for topic in again.topics.all()] == ["kept"]
-    left = [path.name for path in (tmp_path / "data").glob("orders-*") if not path.name.endswith("-delete")]
-    assert left == []
-    again.topics.create("orders", 1, {})
-
-
-def test_a_deletion_for_which_a_stop_has_no_time_is_told(node, caplog):
-    node.topics.create("orders", 20, {})
-    deleting = node.topics.delete_in_steps("orders")
-    next(deleting)
-    node.topics.finish_deletions(lambda: True)
-    assert "deletion of orders was not finished: delete it again" in caplog.text
-    assert "orders" in node.catalog.topics
-
-
 def test_a_name_is_free_only_when_what_was_said_of_the_deleted_topic_is_forgotten(node):
     """Else the offsets that are committed for a new topic of that name would be forgotten, too."""
     topics = node.topics
     for name in ("orders", "users"):
         topics.create(name, 1, {})
     told = []
-    topics.on_deleted = lambda topic: told.append((topic.name, set(topics._changing)))
+
+    def deleted(topic):
+        yield
+        told.append((topic.name, set(topics._changing)))
+
+    topics.on_deleted = deleted
     topics.delete("orders", "users")
     assert told == [("orders", {"orders", "users"}), ("users", {"orders", "users"})]
     assert not topics._changing
