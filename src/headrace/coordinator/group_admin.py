@@ -35,8 +35,8 @@ class GroupAdmin:
 
     def listed(self, states: Iterable[str], types: Iterable[str]) -> Generator[None, None, list[Body]]:
         """Filters are taken in any case; an empty one lets all through, and an unknown name none. In steps."""
-        wanted_states = {state.strip().lower() for state in states}
-        wanted_types = {kind.strip().lower() for kind in types}
+        wanted_states = yield from _lowered(states)
+        wanted_types = yield from _lowered(types)
         found: list[Body] = []
         for at, each in enumerate(self._all()):
             if (not wanted_states or str(each["group_state"]).lower() in wanted_states) and (
@@ -159,6 +159,15 @@ class GroupAdmin:
             done(code)
 
         table.append(group.group_id, records, written)
+
+
+def _lowered(names: Iterable[str]) -> Generator[None, None, set[str]]:
+    found = set()
+    for at, name in enumerate(names):
+        found.add(name.strip().lower())
+        if at % GROUPS_PER_STEP == 0:
+            yield
+    return found
 
 
 def undescribed(group_id: str, code: int, message: str | None, state: str) -> Body:

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 from headrace.protocol.wire import (
     I16,
     I32,
-    NAMED_MAX,
     MalformedError,
     compact_string,
     read_compact_string,
@@ -31,6 +30,7 @@ LOW: Final = 4
 HIGH: Final = 18
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
+NAMED_MAX: Final = 20_000  # topics, and partitions in all of them, in one request: it is read at once
 
 _WAIT_MIN_MAX_ISOLATION: Final = Struct(">iiib")
 _HEAD_V4: Final = Struct(">iiiibi")  # replica, wait, least and most bytes, isolation, number of topics
@@ -215,7 +215,7 @@ def _bounded(count: int, before: int) -> int:
     """So many more, with those before."""
     named = before + count if count > 0 else before
     if named > NAMED_MAX:
-        raise MalformedError(too_many(named))
+        raise MalformedError(too_many(named, NAMED_MAX))
     return named
 
 

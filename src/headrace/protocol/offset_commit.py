@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Final
 
 from headrace.protocol.message_reader import read_uvarint
-from headrace.protocol.wire import NAMED_MAX, too_many
+from headrace.protocol.wire import too_many
 
 KEY: Final = 8
 LOW: Final = 2
@@ -20,6 +20,9 @@ INSTANCE_FROM: Final = 7
 FLEXIBLE_FROM: Final = 8
 TOPIC_IDS_FROM: Final = 10
 NO_LIFETIME_MS: Final = -1
+# Topics, and partitions in all of them, in one request that is read here, and so at once. Long ones without a lifetime
+# are read in steps, elsewhere.
+NAMED_MAX: Final = 10_000
 NO_EPOCH: Final = -1
 
 _I16, _I32, _I64 = Struct(">h"), Struct(">i"), Struct(">q")
@@ -208,7 +211,7 @@ def _bounded(count: int, left: int, item_bytes_min: int, name: str) -> int:
 
 def _added(named: int, count: int) -> int:
     if named + count > NAMED_MAX:
-        raise ValueError(too_many(named + count))
+        raise ValueError(too_many(named + count, NAMED_MAX))
     return named + count
 
 

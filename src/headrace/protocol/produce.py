@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 from headrace.protocol.wire import (
     I16,
     I32,
-    NAMED_MAX,
     MalformedError,
     compact_nullable_string,
     compact_string,
@@ -33,6 +32,9 @@ LOW: Final = 3
 HIGH: Final = 13
 FLEXIBLE_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 13
+# Topics, and partitions in all of them, in one request: it is read at once. A Java producer's largest, 1 MB by default,
+# has no room for more batches.
+NAMED_MAX: Final = 10_000
 
 _ACKS_TIMEOUT: Final = Struct(">hi")
 _ACKS_TIMEOUT_COUNT: Final = Struct(">hii")
@@ -189,7 +191,7 @@ def _bounded(count: int, before: int) -> int:
     """So many more, with those before."""
     named = before + count if count > 0 else before
     if named > NAMED_MAX:
-        raise MalformedError(too_many(named))
+        raise MalformedError(too_many(named, NAMED_MAX))
     return named
 
 

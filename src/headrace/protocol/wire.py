@@ -6,11 +6,10 @@ from typing import Final
 I16: Final = Struct(">h")
 I32: Final = Struct(">i")
 I64: Final = Struct(">q")
-NAMED_MAX: Final = 100_000  # topics, and partitions in all of them, in one request: more would hold up the others
 
 
-def too_many(count: int) -> str:
-    return f"a request that names {count} topics or partitions; at most {NAMED_MAX} are taken"
+def too_many(count: int, most: int) -> str:
+    return f"a request that names {count} topics or partitions; at most {most} are taken, the rest in another request"
 
 
 class MalformedError(Exception):

@@ -132,6 +132,22 @@ def test_errors_carry_their_message(node):
     assert beat(node, "b", server_assignor="mine").error_code == codes.UNSUPPORTED_ASSIGNOR
 
 
+def test_a_member_that_says_very_much_at_once_is_refused(node, topics, monkeypatch):
+    monkeypatch.setattr(consumer_group_heartbeat, "TOPICS_MAX", 2)
+    monkeypatch.setattr(consumer_group_heartbeat, "PARTITIONS_MAX", 3)
+    refused = beat(node, subscribed_topic_names=["a", "b", "c"])
+    assert (refused.error_code, refused.member_epoch) == (codes.INVALID_REQUEST, 0)
+    assert refused.error_message == "3 topics by name; at most 2 are taken: subscribe with a regular expression."
+    assert beat(node, subscribed_topic_names=["orders", "b"]).error_code == 0
+    orders = topics.topic_id("orders")
+    owned = [{"topic_id": orders, "partitions": [0, 1]}]
+    said = {"topic_partitions": owned * 2}
+    assert beat(node, "a", 2, **said).error_message == "4 partitions; at most 3 are taken."
+    said = {"topic_partitions": owned * 3}
+    assert beat(node, "a", 2, **said).error_message == "Partitions of 3 topics; at most 2 are taken."
+    assert beat(node, "a", 2, topic_partitions=owned).error_code == 0
+
+
 def test_answer_waits_for_the_journal(node):
     node.journal.holds = True
     asked = {"group_id": "g", "member_id": "a", "member_epoch": 0, "rebalance_timeout": 1, "topic_partitions": []}

@@ -27,6 +27,7 @@ from headrace.protocol.error_codes import (
     INCONSISTENT_GROUP_PROTOCOL,
     INVALID_SESSION_TIMEOUT,
     MEMBER_ID_REQUIRED,
+    MESSAGE_TOO_LARGE,
     NON_EMPTY_GROUP,
     NONE,
     UNKNOWN_MEMBER_ID,
@@ -179,6 +180,14 @@ def test_join_of_a_new_member(node, version):
 def test_join_with_a_session_too_short_is_refused(node, version):
     refused = join(node, version, session_timeout=10)
     assert (refused.error_code, refused.generation_id, refused.leader) == (INVALID_SESSION_TIMEOUT, -1, "")
+
+
+@pytest.mark.parametrize("version", versions(join_group.API))
+def test_join_with_very_many_protocols_is_refused(node, version):
+    """Empty ones would cost a member nothing, by the bytes that are counted of it."""
+    many = [{"name": "", "metadata": b""}] * (join_group.PROTOCOLS_MAX + 1)
+    assert join(node, version, protocols=many).error_code == MESSAGE_TOO_LARGE
+    assert join(node, version, protocols=many[1:]).error_code != MESSAGE_TOO_LARGE
 
 
 def test_first_version_takes_the_session_timeout_for_the_rebalance_timeout(node):

@@ -7,7 +7,8 @@ import pytest
 from node_clients import connected, turn
 
 from headrace.broker import steps
-from headrace.protocol import messages
+from headrace.coordinator.group_records import GroupMetadata, MemberMetadata
+from headrace.protocol import error_codes, messages
 
 COUNT = 1_500
 CALLS_PER_STEP_MAX = 2_500  # of functions, ours and Python's: what is done at once for each of them would be above it
@@ -76,7 +77,13 @@ def position(partition):
     return {"partition_index": partition, "current_leader_epoch": -1, "timestamp": -1}
 
 
+def new_topic(name):
+    return {"name": name, "num_partitions": 1, "replication_factor": -1, "assignments": [], "configs": []}
+
+
 ALL = range(COUNT)
+MEMBER = {"group_id": "g", "member_id": "m", "group_instance_id": None}
+SET = {"name": "retention.ms", "config_operation": 0, "value": "1000"}
 
 # By name: key, version, and the body, for a producer whose transaction is open.
 REQUESTS = {
@@ -152,6 +159,71 @@ REQUESTS = {
             "include_documentation": False,
         },
     ),
+    "LeaveGroup": (
+        13,
+        5,
+        lambda p: {
+            "group_id": "g",
+            "members": [{"member_id": name, "group_instance_id": None, "reason": None} for name in NAMES],
+        },
+    ),
+    "SyncGroup": (
+        14,
+        5,
+        lambda p: {
+            **MEMBER,
+            "generation_id": 1,
+            "protocol_type": "consumer",
+            "protocol_name": "range",
+            "assignments": [{"member_id": name, "assignment": b"all"} for name in NAMES],
+        },
+    ),
+    "ConsumerGroupDescribe": (69, 1, lambda p: {"group_ids": NAMES, "include_authorized_operations": False}),
+    "CreateTopics": (
+        19,
+        7,
+        lambda p: {"topics": [new_topic(name) for name in NAMES], "timeout": 1000, "validate_only": True},
+    ),
+    "CreateTopics of one topic with many settings": (
+        19,
+        7,
+        lambda p: {
+            "topics": [{**new_topic("n"), "configs": [{"name": name, "value": "1"} for name in NAMES]}],
+            "timeout": 1000,
+            "validate_only": True,
+        },
+    ),
+    "DeleteRecords": (
+        21,
+        2,
+        lambda p: {
+            "topics": [{"name": "t", "partitions": [{"partition_index": index, "offset": 0} for index in ALL]}],
+            "timeout": 1000,
+        },
+    ),
+    "AlterConfigs": (
+        33,
+        2,
+        lambda p: {
+            "resources": [{"resource_type": 2, "resource_name": name, "configs": []} for name in NAMES],
+            "validate_only": True,
+        },
+    ),
+    "IncrementalAlterConfigs": (
+        44,
+        1,
+        lambda p: {
+            "resources": [{"resource_type": 2, "resource_name": name, "configs": [SET]} for name in NAMES],
+            "validate_only": True,
+        },
+    ),
+    "DescribeLogDirs": (35, 4, lambda p: {"topics": [{"topic": "t", "partitions": list(ALL)}]}),
+    "ListTransactions": (
+        66,
+        1,
+        lambda p: {"state_filters": NAMES, "producer_id_filters": list(ALL), "duration_filter": -1},
+    ),
+    "ListGroups": (16, 5, lambda p: {"states_filter": NAMES, "types_filter": NAMES}),
 }
 
 
@@ -188,25 +260,80 @@ def open_transaction(client):
     return made.producer_id, made.producer_epoch
 
 
-@pytest.mark.parametrize("name", REQUESTS)
-def test_others_are_served_between_the_steps_of_a_request_about_very_many_things(node, clients, monkeypatch, name):
-    busy, other = clients(), clients()
-    key, version, body = REQUESTS[name]
-    sent = messages.encode_request(key, version, 1, "test", body(open_transaction(busy)))
-    hello = {"client_software_name": "test", "client_software_version": "1"}
-    other.ask(API_VERSIONS, 3, hello)
-    monkeypatch.setattr(steps, "STEPS_S", -1.0)  # any time is too long: one step in each turn
+HELLO = {"client_software_name": "test", "client_software_version": "1"}
+
+
+def assert_others_are_served_meanwhile(node, busy, other, sent):
+    """Until the busy client is answered, with one step in each turn."""
+    other.ask(API_VERSIONS, 3, HELLO)
     most = calls_of(lambda: busy.dispatch(sent))
     turns = served = 0
     while not busy.is_answered():
         if turns % EVERY == 0:
-            other.send(API_VERSIONS, 3, hello)
+            other.send(API_VERSIONS, 3, HELLO)
         most = max(most, calls_of(lambda: turn(node)))
         served += other.is_answered()
         other.received = b""
         turns += 1
         assert turns < 50 * COUNT
-    assert turns > COUNT // 10
     assert served == -(-turns // EVERY), "the other client is answered in the turn in which it asks"
     assert most < CALLS_PER_STEP_MAX, f"{most} calls in one step of {turns}"
     assert node.server.held_bytes == node.server.in_flight_bytes == busy.connection.body_bytes == 0
+    return turns
+
+
+@pytest.fixture(autouse=True)
+def one_step_per_turn(monkeypatch):
+    monkeypatch.setattr(steps, "STEPS_S", -1.0)  # any time is too long
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_others_are_served_between_the_steps_of_a_request_about_very_many_things(node, clients, name):
+    busy, other = clients(), clients()
+    key, version, body = REQUESTS[name]
+    sent = messages.encode_request(key, version, 1, "test", body(open_transaction(busy)))
+    assert assert_others_are_served_meanwhile(node, busy, other, sent) > COUNT // 10
+
+
+def member(name):
+    return MemberMetadata(
+        member_id=name,
+        client_id="c",
+        client_host="/127.0.0.1",
+        rebalance_timeout_ms=60_000,
+        session_timeout_ms=60_000,
+        subscription=b"",
+        assignment=b"",
+    )
+
+
+def test_others_are_served_while_very_many_members_leave_a_group(node, clients):
+    busy, other = clients(), clients()
+    busy.ask(10, 4, {"key_type": 0, "coordinator_keys": ["crowd"]})
+    names = NAMES[: COUNT // 2]
+    members = tuple(member(name) for name in names)
+    group = node.groups._table.new_classic("crowd")
+    group.restore(GroupMetadata("consumer", 1, "range", names[0], 0, members))
+    leaving = [
+        {"member_id": name, "group_instance_id": None, "reason": None} for name in [*names, "stranger", names[0]]
+    ]
+    sent = messages.encode_request(13, 5, 1, "test", {"group_id": "crowd", "members": leaving})
+    assert_others_are_served_meanwhile(node, busy, other, sent)
+    answer = messages.decode_response(13, 5, busy.received[4:])[1]
+    assert [each.member_id for each in answer.members] == [each["member_id"] for each in leaving]
+    codes = [each.error_code for each in answer.members]
+    assert codes == [0] * len(names) + [error_codes.UNKNOWN_MEMBER_ID] * 2
+    assert (answer.error_code, str(group.state), group.generation) == (0, "Empty", 2), "one rebalance for all of them"
+
+
+def test_members_that_leave_are_told_when_that_could_not_be_written(node, clients):
+    """Who has left has left; the client asks again."""
+    busy = clients()
+    busy.ask(10, 4, {"key_type": 0, "coordinator_keys": ["crowd"]})
+    node.groups._table.new_classic("crowd").restore(GroupMetadata("consumer", 1, "range", "a", 0, (member("a"),)))
+    for partition in node.topics.get("__consumer_offsets").partitions:
+        partition.go_offline()
+    names = [*NAMES[:100], "a", *NAMES[:100]]
+    leaving = [{"member_id": name, "group_instance_id": None, "reason": None} for name in names]
+    answer = busy.ask(13, 5, {"group_id": "crowd", "members": leaving})
+    assert (answer.error_code, list(answer.members)) == (error_codes.NOT_COORDINATOR, [])

@@ -7,18 +7,23 @@ expression.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.client_host import client_host
 from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.steps import Steps
-from headrace.coordinator.consumer_group_requests import Heartbeat
+from headrace.coordinator.consumer_group_requests import Heartbeat, refused_heartbeat
+from headrace.protocol.error_codes import INVALID_REQUEST
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
+# What one member may say at once, since it is looked at at once.
+TOPICS_MAX: Final = 10_000  # by name, or that it has partitions of
+PARTITIONS_MAX: Final = 100_000  # that it has
 _MS: Final = timedelta(milliseconds=1)
 _NO_ID: Final = uuid.UUID(int=0)
 
@@ -26,6 +31,9 @@ _NO_ID: Final = uuid.UUID(int=0)
 def handle(node: Node, request: Request) -> Body | Later | Steps:
     body = request.body
     names, owned = body.subscribed_topic_names, body.topic_partitions
+    fault = _fault(names or (), owned or ())
+    if fault:
+        return refused_heartbeat(INVALID_REQUEST, fault)
     beat = Heartbeat(
         group_id=body.group_id,
         member_id=body.member_id,
@@ -45,6 +53,15 @@ def handle(node: Node, request: Request) -> Body | Later | Steps:
     soon = Soon()
     node.groups.consumer_heartbeat(beat, soon)
     return soon.result()
+
+
+def _fault(names: Sequence[str], owned: Sequence[Any]) -> str:
+    if len(names) > TOPICS_MAX:
+        return f"{len(names)} topics by name; at most {TOPICS_MAX} are taken: subscribe with a regular expression."
+    if len(owned) > TOPICS_MAX:
+        return f"Partitions of {len(owned)} topics; at most {TOPICS_MAX} are taken."
+    count = sum([len(each.partitions) for each in owned])
+    return f"{count} partitions; at most {PARTITIONS_MAX} are taken." if count > PARTITIONS_MAX else ""
 
 
 API: Final = Api(key=68, name="ConsumerGroupHeartbeat", low=0, high=1, handle=handle)

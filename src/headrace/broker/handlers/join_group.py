@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import uuid
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.client_host import client_host
 from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.steps import Steps
+from headrace.coordinator.group_effects import join_refused
 from headrace.coordinator.group_members import JoinProtocol, JoinRequest
+from headrace.protocol.error_codes import MESSAGE_TOO_LARGE
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
 MEMBER_ID_REQUIRED_SINCE, NAME_MAY_BE_NULL_SINCE, SKIPS_ASSIGNMENT_SINCE = 4, 7, 9
+PROTOCOLS_MAX: Final = 100  # that a member offers: a consumer has as many as it has assignors
 _MS = timedelta(milliseconds=1)
 
 
@@ -33,6 +36,9 @@ def handle(node: Node, request: Request) -> Body | Later | Steps:
             answered = {**answered, "protocol_name": ""}
         soon(answered)
 
+    if len(body.protocols) > PROTOCOLS_MAX:
+        answer(join_refused(MESSAGE_TOO_LARGE, body.member_id))
+        return soon.result()
     session_timeout_ms = body.session_timeout // _MS
     join = JoinRequest(
         group_id=body.group_id,

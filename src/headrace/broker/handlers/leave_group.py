@@ -1,12 +1,14 @@
 """LeaveGroup: members go, and the group need not wait for their sessions to end.
 
 v1 throttles, v3 lets several go at once, also static ones that only their instance is known of, v4 is flexible, v5
-tells why. Up to v2 the one member's error is the error of the whole.
+tells why. Up to v2 the one member's error is the error of the whole. Very many members go as if several requests had
+named some of them each: the first begins the rebalance, the others leave in the middle of it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.soon import Body, Soon
@@ -15,19 +17,71 @@ from headrace.protocol.error_codes import NONE
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
+    from headrace.coordinator.group_members import Ticket
 
 MANY_SINCE = 3
+MEMBERS_PER_SLICE: Final = 40
 
 
 def handle(node: Node, request: Request) -> Body | Later | Steps:
     body = request.body
     soon = Soon()
     if request.version >= MANY_SINCE:
-        leaving = [(each.member_id, each.group_instance_id) for each in body.members]
-        node.groups.leave(body.group_id, leaving, soon)
+        if len(body.members) > MEMBERS_PER_SLICE:
+            return Steps(_in_slices(node, body.group_id, body.members), must_end=True)
+        node.groups.leave(body.group_id, _named(body.members), soon)
     else:
         node.groups.leave(body.group_id, [(body.member_id, None)], lambda answered: soon(_of_one(answered)))
     return soon.result()
+
+
+def _named(members: Sequence[Any]) -> list[tuple[str, str | None]]:
+    return [(each.member_id, each.group_instance_id) for each in members]
+
+
+def _in_slices(node: Node, group_id: str, members: Sequence[Any]) -> Generator[None, None, Body | Later]:
+    leaving = _Leaving()
+    for first in range(0, len(members), MEMBERS_PER_SLICE):
+        some = _named(members[first : first + MEMBERS_PER_SLICE])
+        node.groups.leave(group_id, some, leaving.expect())
+        yield
+    leaving.end()
+    return (yield from leaving.soon.steps())
+
+
+class _Leaving:
+    """What the group says of each slice. If one cannot be done that is the answer, and who has left has left."""
+
+    def __init__(self) -> None:
+        self.soon = Soon()
+        self._left = 1  # until the last slice was given
+        self._told: list[Body] = []
+
+    def expect(self) -> Ticket:
+        place = len(self._told)
+        self._told.append({})
+        self._left += 1
+
+        def told(answered: Body) -> None:
+            self._told[place] = answered
+            self.end()
+
+        return told
+
+    def end(self) -> None:
+        """One slice is told, or the last one was given."""
+        self._left -= 1
+        if self._left == 0:
+            self.soon(Steps(self._body()))
+
+    def _body(self) -> Generator[None, None, Body]:
+        members: list[Body] = []
+        for told in self._told:
+            if told["error_code"] != NONE:
+                return told
+            members += told["members"]
+            yield
+        return {"error_code": NONE, "members": members}
 
 
 def _of_one(answered: Body) -> Body:

@@ -6,11 +6,12 @@ that a member that lives in another world than its group notices.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.soon import Body, Soon
-from headrace.broker.steps import Steps
+from headrace.broker.steps import ITEMS_PER_STEP, Steps, stepped
 from headrace.coordinator.group_effects import sync_refused
 from headrace.protocol.error_codes import INCONSISTENT_GROUP_PROTOCOL
 
@@ -25,17 +26,19 @@ def handle(node: Node, request: Request) -> Body | Later | Steps:
     protocol = (getattr(body, "protocol_type", None), getattr(body, "protocol_name", None))
     if request.version >= PROTOCOL_NAMED_SINCE and None in protocol:
         return sync_refused(INCONSISTENT_GROUP_PROTOCOL)
+    return stepped(_sync(node, body, protocol), len(body.assignments), must_end=True)
+
+
+def _sync(node: Node, body: Any, protocol: tuple[str | None, str | None]) -> Generator[None, None, Body | Later]:
+    assignment: dict[str, bytes] = {}
+    for at, each in enumerate(body.assignments):
+        assignment[each.member_id] = bytes(each.assignment)
+        if at % ITEMS_PER_STEP == 0:
+            yield
     soon = Soon()
-    node.groups.sync(
-        body.group_id,
-        body.member_id,
-        body.generation_id,
-        getattr(body, "group_instance_id", None),
-        *protocol,
-        {each.member_id: bytes(each.assignment) for each in body.assignments},
-        soon,
-    )
-    return soon.result()
+    instance_id = getattr(body, "group_instance_id", None)
+    node.groups.sync(body.group_id, body.member_id, body.generation_id, instance_id, *protocol, assignment, soon)
+    return (yield from soon.steps())
 
 
 API = Api(key=14, name="SyncGroup", low=0, high=5, handle=handle)
