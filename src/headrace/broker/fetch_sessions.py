@@ -48,17 +48,23 @@ class Session:
         self.partitions: OrderedDict[Key, SessionPartition] = OrderedDict()
 
     def update(self, request: FetchRequest) -> None:
-        partitions = self.partitions
         for topic, wanted in request.topics:
-            for asked in wanted:
-                known = partitions.get((topic, asked.partition))
-                if known is None:
-                    partitions[topic, asked.partition] = SessionPartition(asked)
-                else:
-                    known.asked = asked
+            self.ask(topic, wanted)
         for topic, indexes in request.forgotten:
-            for index in indexes:
-                partitions.pop((topic, index), None)
+            self.forget(topic, indexes)
+
+    def ask(self, topic: TopicKey, wanted: list[FetchPartition]) -> None:
+        partitions = self.partitions
+        for asked in wanted:
+            known = partitions.get((topic, asked.partition))
+            if known is None:
+                partitions[topic, asked.partition] = SessionPartition(asked)
+            else:
+                known.asked = asked
+
+    def forget(self, topic: TopicKey, indexes: list[int]) -> None:
+        for index in indexes:
+            self.partitions.pop((topic, index), None)
 
 
 class FetchSessions:
@@ -69,15 +75,21 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: FetchRequest, uses_ids: bool, now: float) -> tuple[Session | None, bool]:
-        """The session that this request belongs to, if any, and whether it is incremental in it."""
+    def open(
+        self, request: FetchRequest, uses_ids: bool, now: float, *, update: bool = True
+    ) -> tuple[Session | None, bool]:
+        """The session that this request belongs to, if any, and whether it is incremental in it. Whoever does not have
+        it updated here does that himself, and then calls `drop_empty`."""
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id:
                 self._sessions.pop(session_id, None)
             if epoch == FINAL_EPOCH or not request.topics:
                 return None, False
-            return self._create(request, uses_ids, now), False
+            created = self._create(uses_ids, now)
+            if created is not None and update:
+                created.update(request)
+            return created, False
         session = self._sessions.get(session_id)
         if session is None:
             raise PeerError(FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {session_id}")
@@ -88,15 +100,20 @@ class FetchSessions:
             )
         if session.uses_ids != uses_ids:
             raise PeerError(FETCH_SESSION_TOPIC_ID_ERROR, "a fetch session uses topic names or ids, not both")
-        session.update(request)
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         session.used_at = now
         self._sessions.move_to_end(session_id)
-        if not session.partitions:
-            del self._sessions[session_id]
+        if update:
+            session.update(request)
+            self.drop_empty(session)
         return session, True
 
-    def _create(self, request: FetchRequest, uses_ids: bool, now: float) -> Session | None:
+    def drop_empty(self, session: Session) -> None:
+        """One that is about no partition any more is not remembered."""
+        if not session.partitions and self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+
+    def _create(self, uses_ids: bool, now: float) -> Session | None:
         if len(self._sessions) >= self._slots_max:
             if not self._sessions:
                 return None
@@ -108,6 +125,5 @@ class FetchSessions:
         while session_id in self._sessions:
             session_id = random.randrange(1, 1 << 31)
         session = Session(session_id, uses_ids, now)
-        session.update(request)
         self._sessions[session_id] = session
         return session

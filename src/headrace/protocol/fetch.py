@@ -30,7 +30,8 @@ LOW: Final = 4
 HIGH: Final = 18
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
-NAMED_MAX: Final = 20_000  # topics, and partitions in all of them, in one request: it is read at once
+REPLICA_STATE_FROM: Final = 15
+NAMED_MAX: Final = 20_000  # topics, and partitions in all of them, in one request
 
 _WAIT_MIN_MAX_ISOLATION: Final = Struct(">iiib")
 _HEAD_V4: Final = Struct(">iiiibi")  # replica, wait, least and most bytes, isolation, number of topics
@@ -148,7 +149,7 @@ def _plain(data: memoryview, at: int, version: int) -> tuple[FetchRequest, int]:
 
 def _flexible(data: memoryview, at: int, version: int) -> tuple[FetchRequest, int]:
     replica_id = -1
-    if version < 15:
+    if version < REPLICA_STATE_FROM:
         replica_id = I32.unpack_from(data, at)[0]
         at += 4
     wait_ms, bytes_min, bytes_max, isolation = _WAIT_MIN_MAX_ISOLATION.unpack_from(data, at)
@@ -179,7 +180,7 @@ def _flexible(data: memoryview, at: int, version: int) -> tuple[FetchRequest, in
         at = skip_tags(data, at + 4 * size)
     size, at = read_uvarint(data, at)
     at += size - 1 if size else 0
-    if version >= 15:
+    if version >= REPLICA_STATE_FROM:
         replica_id, at = _replica_state(data, at)
     else:
         at = skip_tags(data, at)

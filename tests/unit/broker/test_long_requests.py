@@ -7,6 +7,7 @@ import pytest
 from node_clients import connected, turn
 
 from headrace.broker import steps
+from headrace.broker.handlers import fetch_slowly  # noqa: F401  the first step is not to count its import
 from headrace.coordinator.group_records import GroupMetadata, MemberMetadata
 from headrace.protocol import error_codes, messages
 
@@ -79,6 +80,23 @@ def position(partition):
 
 def new_topic(name):
     return {"name": name, "num_partitions": 1, "replication_factor": -1, "assignments": [], "configs": []}
+
+
+def fetch(partitions, session=(0, -1), wait_ms=0):
+    one = {"current_leader_epoch": -1, "fetch_offset": 0, "log_start_offset": -1, "partition_max_bytes": 1 << 20}
+    topics = [{"topic": "t", "partitions": [{"partition": index, **one} for index in partitions]}] if partitions else []
+    return {
+        "replica_id": -1,
+        "max_wait": wait_ms,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "isolation_level": 0,
+        "session_id": session[0],
+        "session_epoch": session[1],
+        "topics": topics,
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
 
 
 ALL = range(COUNT)
@@ -223,6 +241,9 @@ REQUESTS = {
         1,
         lambda p: {"state_filters": NAMES, "producer_id_filters": list(ALL), "duration_filter": -1},
     ),
+    "Fetch": (1, 11, lambda p: fetch([index % 4 for index in ALL])),
+    "Fetch of partitions that are not there": (1, 11, lambda p: fetch(ALL)),
+    "Fetch in a new session": (1, 11, lambda p: fetch(ALL, (0, 0))),
     "ListGroups": (16, 5, lambda p: {"states_filter": NAMES, "types_filter": NAMES}),
 }
 

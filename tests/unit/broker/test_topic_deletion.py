@@ -2,6 +2,7 @@
 
 import random
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from headrace.protocol.records import build_plain_batch
 
 GROUPS = ("shop", "office")
 KEPT = "kept"
+NOBODY = SimpleNamespace(done=lambda log, error: None)  # waits for a write
 
 
 class Killed(BaseException):
@@ -74,7 +76,7 @@ class Scene:
             node.topics.create(name, partitions, {})
             for partition in node.topics.get(name).partitions:
                 batch = build_plain_batch([(b"key", name.encode())], node.clock.now_ms())
-                partition.log.stage_own(batch, node.clock.now_ms(), None)
+                partition.log.stage_own(batch, node.clock.now_ms(), NOBODY)
         for group in GROUPS:
             self.commit(node, group, [(name, at) for name, count in self.topics.items() for at in range(count)])
         end_turn(node)

@@ -2,16 +2,18 @@
 
 The answer is a list of small byte strings and file slices in between; the connection sends the slices
 from the page cache. A fetch that finds too little waits in the purgatory and is tried again when a
-partition grows.
+partition grows. One of very many partitions does all that in steps (`fetch_slowly`).
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.partition import NO_EPOCH
 from headrace.broker.purgatory import FetchWait
+from headrace.broker.steps import finish
 from headrace.core.errors import PeerError
 from headrace.log.partition_log import PartitionLog
 from headrace.log.reader import Run, Slice
@@ -28,6 +30,7 @@ from headrace.protocol.fetch import Fetched, FetchPartition, FetchRequest, Topic
 if TYPE_CHECKING:
     from headrace.broker.connection import Connection, Slot
     from headrace.broker.fetch_sessions import Session, SessionPartition
+    from headrace.broker.handlers.fetch_slowly import SlowFetch
     from headrace.broker.node import Node
     from headrace.broker.outbox import Part
     from headrace.broker.partition import Partition
@@ -36,8 +39,29 @@ COPIES_BYTES_MAX: Final = 512 << 10  # an answer holds at most so many record by
 
 FEW_PARTITIONS: Final = 100  # a waiting fetch of more of them counts as memory that its client takes
 PARTITION_BYTES: Final = 250  # that one of them takes
+AT_ONCE_MAX: Final = 500  # partitions that are tried at once; a fetch of more is tried in steps
+READ_AT_ONCE_BYTES_MAX: Final = 16 << 10  # a request that is longer is read in steps, too
+PARTITIONS_PER_STEP: Final = 64  # that are encoded
 
 Answer = tuple[TopicKey, Fetched, Run | None]
+
+
+class Found:
+    """What an attempt has found so far, in how many bytes, and whether some of it should not wait."""
+
+    __slots__ = ("answers", "left", "size", "urgent")
+
+    def __init__(self, left: int) -> None:
+        self.answers: list[Answer] = []
+        self.left = left  # bytes that there is room for
+        self.size = 0
+        self.urgent = False
+
+    def close(self) -> None:
+        """Nobody is told of it."""
+        for _, _, run in self.answers:
+            if type(run) is Slice:
+                run.close()
 
 
 class FetchHandler:
@@ -52,21 +76,43 @@ class FetchHandler:
     def handle(
         self, connection: Connection, view: memoryview, at: int, end: int, version: int, correlation_id: int
     ) -> None:
+        if end - at > READ_AT_ONCE_BYTES_MAX:
+            self._slow(connection, version, correlation_id).begin_reading(bytes(view[at:end]))
+            return
         request = fetch.decode(view, at, end, version)
-        uses_ids = version >= fetch.TOPIC_IDS_FROM
-        session: Session | None = None
-        incremental = False
-        if version >= 7:
-            try:
-                session, incremental = self._sessions.open(request, uses_ids, time.monotonic())
-            except PeerError as error:
-                self.node.metrics.error(error.code)
-                head = fetch.encode_head(version, correlation_id, error.code, 0, 0) + fetch.encode_tail(version)
-                connection.send(len(head).to_bytes(4, "big") + head)
-                return
-        one = OneFetch(self, connection, request, version, correlation_id, session, incremental)
-        if not one.attempt(last=request.wait_ms_max <= 0):
+        entered = self.enter(connection, request, version, correlation_id, None)
+        if entered is None:
+            return
+        one = OneFetch(self, connection, request, version, correlation_id, *entered)
+        if len(one.wanted) > AT_ONCE_MAX:
+            self._slow(connection, version, correlation_id).begin(one)
+        elif not one.attempt(last=request.wait_ms_max <= 0):
             one.wait()
+
+    def _slow(self, connection: Connection, version: int, correlation_id: int) -> SlowFetch:
+        from headrace.broker.handlers.fetch_slowly import SlowFetch  # few ever need it
+
+        return SlowFetch(self, connection, version, correlation_id)
+
+    def enter(
+        self, connection: Connection, request: FetchRequest, version: int, correlation_id: int, slot: Slot | None
+    ) -> tuple[Session | None, bool] | None:
+        """Its session, and whether it is incremental in it; None if that was refused, and answered. Whoever has a slot
+        updates the session himself."""
+        if version < 7:
+            return None, False
+        try:
+            uses_ids = version >= fetch.TOPIC_IDS_FROM
+            return self._sessions.open(request, uses_ids, time.monotonic(), update=slot is None)
+        except PeerError as error:
+            self.node.metrics.error(error.code)
+            head = fetch.encode_head(version, correlation_id, error.code, 0, 0) + fetch.encode_tail(version)
+            refusal = len(head).to_bytes(4, "big") + head
+            if slot is None:
+                connection.send(refusal)
+            else:
+                slot.answer([refusal])
+            return None
 
     def partition(self, key: TopicKey, index: int) -> Partition:
         topic = self._topics.get(key) if isinstance(key, str) else self._topics.by_wire_id(key)
@@ -93,7 +139,7 @@ class OneFetch:
         "_started",
         "_version",
         "_waiting",
-        "_wanted",
+        "wanted",
     )
 
     def __init__(
@@ -118,27 +164,42 @@ class OneFetch:
         self._held_bytes = 0
         self._started = handler.node.reactor.turn_started
         if incremental and session is not None:
-            self._wanted = [(key[0], each.asked) for key, each in session.partitions.items()]
+            self.wanted = [(key[0], each.asked) for key, each in session.partitions.items()]
         else:
-            self._wanted = [(key, each) for key, partitions in request.topics for each in partitions]
+            self.wanted = [(key, each) for key, partitions in request.topics for each in partitions]
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────────────
 
+    @property
+    def wait_ms(self) -> int:
+        return self._request.wait_ms_max
+
     def wait(self) -> None:
-        handler = self._handler
-        partitions = []
-        for key, asked in self._wanted:
-            try:
-                partitions.append(handler.partition(key, asked.partition))
-            except PeerError:
-                continue
         connection = self._connection
-        self._slot = connection.slot(barrier=True)
-        self._waiting = FetchWait(handler.node.purgatory, partitions, self._request.wait_ms_max, self._retry)
+        self.take_place(connection.slot(barrier=True))
+        self._waiting = FetchWait(self._handler.node.purgatory, self.partitions(), self.wait_ms, self._retry)
         connection.hurry = self._waiting.expire
         connection.on_close.append(self._left)
-        if len(self._wanted) > FEW_PARTITIONS:
-            self._hold(len(self._wanted) * PARTITION_BYTES)
+
+    def partitions(self) -> list[Partition]:
+        """Those that there are."""
+        found = []
+        for key, asked in self.wanted:
+            try:
+                found.append(self._handler.partition(key, asked.partition))
+            except PeerError:
+                continue
+        return found
+
+    def take_place(self, slot: Slot) -> None:
+        """Its answer goes there. From now on it counts as memory, if it is about many partitions."""
+        self._slot = slot
+        if len(self.wanted) > FEW_PARTITIONS:
+            self._hold(len(self.wanted) * PARTITION_BYTES)
+
+    def hold_nothing(self) -> None:
+        if self._held_bytes:
+            self._hold(0)
 
     def _hold(self, size: int) -> None:
         """Counts what a fetch of many partitions takes while it waits."""
@@ -151,8 +212,7 @@ class OneFetch:
         """Its client has gone."""
         if self._waiting is not None:
             self._waiting.cancel()
-        if self._held_bytes:
-            self._hold(0)
+        self.hold_nothing()
 
     def _retry(self, last: bool) -> bool:
         try:
@@ -163,26 +223,29 @@ class OneFetch:
 
     def attempt(self, *, last: bool) -> bool:
         """Answers if there is enough, if something is wrong, or if it is the last attempt."""
-        answers, size, urgent = self._read()
-        if not (last or urgent or size >= self._request.bytes_min or not self._wanted):
-            for _, _, run in answers:
-                if type(run) is Slice:
-                    run.close()
+        found = self.nothing_yet()
+        self.read_some(self.wanted, found)
+        if not self.is_enough(found, last=last):
+            found.close()
             return False
-        self._answer(answers)
+        answers = found.answers
+        if self._session is not None:
+            answers = self.changed(answers)
+        self.send(self._encoded_one(answers[0]) if len(answers) == 1 else finish(self.encoded(answers)))
         return True
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _read(self) -> tuple[list[Answer], int, bool]:
-        """The answers, their size in bytes, and whether one of them should not wait."""
-        request = self._request
-        left = min(request.bytes_max, self._handler.bytes_max)
-        committed = request.read_committed
-        size = 0
-        urgent = False
-        answers: list[Answer] = []
-        for key, asked in self._wanted:
+    def nothing_yet(self) -> Found:
+        return Found(min(self._request.bytes_max, self._handler.bytes_max))
+
+    def is_enough(self, found: Found, *, last: bool) -> bool:
+        return last or found.urgent or found.size >= self._request.bytes_min or not self.wanted
+
+    def read_some(self, wanted: list[tuple[TopicKey, FetchPartition]], found: Found) -> None:
+        committed = self._request.read_committed
+        answers, size, left, urgent = found.answers, found.size, found.left, found.urgent
+        for key, asked in wanted:
             try:
                 log = self._log(key, asked)
                 diverging = self._diverging(log, asked)
@@ -207,7 +270,7 @@ class OneFetch:
                 urgent = True
                 why = self._handler.node.store.failed(log, failure)
                 answers.append((key, self._failed(asked, PeerError(KAFKA_STORAGE_ERROR, str(why))), None))
-        return answers, size, urgent
+        found.size, found.left, found.urgent = size, left, urgent
 
     def _log(self, key: TopicKey, asked: FetchPartition) -> PartitionLog:
         partition = self._handler.partition(key, asked.partition)
@@ -250,15 +313,11 @@ class OneFetch:
 
     # ── answering ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _answer(self, answers: list[Answer]) -> None:
-        if self._session is not None:
-            answers = self._changed(answers)
-        parts = self._encode(answers)
+    def send(self, parts: list[Part]) -> None:
         self._handler.node.metrics.fetch_latency.observe(time.perf_counter() - self._started)
         if self._slot is not None:
             self._connection.hurry = None
-            if self._held_bytes:
-                self._hold(0)
+            self.hold_nothing()
             self._slot.answer(parts)
             if self._waiting is not None and not self._connection.closed:
                 self._connection.on_close.remove(self._left)
@@ -267,37 +326,48 @@ class OneFetch:
         else:
             self._connection.slot(barrier=False).answer(parts)
 
-    def _changed(self, answers: list[Answer]) -> list[Answer]:
+    def changed(self, answers: list[Answer]) -> list[Answer]:
         """In an incremental fetch, only what the client does not know yet."""
         session = self._session
+        if session is None:
+            return answers
         kept: list[Answer] = []
         for key, part, run in answers:
-            known = session.partitions.get((key, part.partition)) if session is not None else None
+            known = session.partitions.get((key, part.partition))
             if not self._incremental or known is None or run is not None or _news(known, part):
                 kept.append((key, part, run))
             if known is not None:
                 known.told_watermark = part.high_watermark
                 known.told_start = part.start_offset
-                if run is not None and session is not None:
+                if run is not None:
                     session.partitions.move_to_end((key, part.partition))  # the others come first next time
         return kept
 
-    def _encode(self, answers: list[Answer]) -> list[Part]:
-        version = self._version
-        session_id = self._session.id if self._session is not None else 0
+    @property
+    def _session_id(self) -> int:
+        return self._session.id if self._session is not None else 0
+
+    def _encoded_one(self, answer: Answer) -> list[Part]:
+        key, part, run = answer
+        head, tail = fetch.encode_one(self._version, self._correlation_id, self._session_id, key, part)
+        if run is None:
+            return [head + tail]
+        return [head, run, tail] if tail else [head, run]
+
+    def encoded(self, answers: list[Answer]) -> Generator[None, None, list[Part]]:
+        """The answer as it is sent; in steps if it is about many partitions."""
         if len(answers) == 1:
-            key, part, run = answers[0]
-            head, tail = fetch.encode_one(version, self._correlation_id, session_id, key, part)
-            if run is None:
-                return [head + tail]
-            return [head, run, tail] if tail else [head, run]
+            return self._encoded_one(answers[0])
+        version = self._version
         topics: dict[TopicKey, list[tuple[Fetched, Run | None]]] = {}
-        for key, part, run in answers:
+        for at, (key, part, run) in enumerate(answers, 1):
             topics.setdefault(key, []).append((part, run))
+            if at % PARTITIONS_PER_STEP == 0:
+                yield
         parts: list[Part] = []
         buffer = bytearray(4)
-        buffer += fetch.encode_head(version, self._correlation_id, NONE, session_id, len(topics))
-        size = 0
+        buffer += fetch.encode_head(version, self._correlation_id, NONE, self._session_id, len(topics))
+        size = at = 0
         for key, found in topics.items():
             buffer += fetch.encode_topic(version, key, len(found))
             for part, run in found:
@@ -308,6 +378,9 @@ class OneFetch:
                     size += len(buffer) + len(run)
                     buffer = bytearray()
                 buffer += fetch.encode_partition_end(version, part)
+                at += 1
+                if at % PARTITIONS_PER_STEP == 0:
+                    yield
             buffer += fetch.encode_topic_end(version)
         buffer += fetch.encode_tail(version)
         if buffer:
