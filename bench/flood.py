@@ -23,7 +23,7 @@ from brokers import Broker
 from processes import MeasurementError
 from workspace import Workspace
 
-PENDING_MEMBERS, JOINS = 110_000, 20_000
+PENDING_MEMBERS, PENDING_GROUPS, JOINS = 110_000, 11, 20_000
 PREFIX = "flood"
 PENDING, JOINED = f"{PREFIX}_pending_members", f"{PREFIX}_joins"
 TOPIC, OTHER_TOPICS = "flood-bystander", 100
@@ -118,14 +118,19 @@ def _measure(name: str, broker: Broker, workspace: Workspace, seconds: float) ->
 
 
 def _pending(broker: Broker, workspace: Workspace, bystander: "Bystander") -> dict[str, float]:
-    head = wire.string(f"pending-{broker.name}") + struct.pack(">ii", SESSION_MS, REBALANCE_MS) + wire.string("")
-    protocol = wire.string("range") + struct.pack(">i", 0)
-    body = head + struct.pack(">h", -1) + wire.string("consumer") + struct.pack(">i", 1) + protocol
-    with Flood(broker, workspace, wire.request(_JOIN_GROUP, 5, body) * PENDING_MEMBERS, PENDING_MEMBERS) as flood:
+    frames = b"".join(_pending_member(f"pending-{broker.name}-{number}") for number in range(PENDING_GROUPS))
+    with Flood(broker, workspace, frames * (PENDING_MEMBERS // PENDING_GROUPS), PENDING_MEMBERS) as flood:
         bystander.ask_until(flood.is_answered)
         bystander.ask_for(EXPIRY_S)
         _, took_s = flood.end()
     return {**bystander.figures(), "took_s": took_s}
+
+
+def _pending_member(group: str) -> bytes:
+    head = wire.string(group) + struct.pack(">ii", SESSION_MS, REBALANCE_MS) + wire.string("")
+    protocol = wire.string("range") + struct.pack(">i", 0)
+    body = head + struct.pack(">h", -1) + wire.string("consumer") + struct.pack(">i", 1) + protocol
+    return wire.request(_JOIN_GROUP, 5, body)
 
 
 def _joins(broker: Broker, workspace: Workspace, bystander: "Bystander") -> dict[str, float]:
