@@ -38,7 +38,9 @@ def in_steps(monkeypatch):
 
 def append(node, index, value=b"value", topic="t"):
     now_ms = node.clock.now_ms()
-    node.topics.get(topic).partitions[index].log.stage_own(build_plain_batch([(b"k", value)], now_ms), now_ms, NOBODY)
+    node.topics.get(topic).partitions[index].led.appender.stage_own(
+        build_plain_batch([(b"k", value)], now_ms), now_ms, NOBODY
+    )
 
 
 def body(node, version, partitions, *, session=(0, -1), wait_ms=0, forgotten=(), min_bytes=1, last_epoch=-1):

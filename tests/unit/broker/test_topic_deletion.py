@@ -76,7 +76,7 @@ class Scene:
             node.topics.create(name, partitions, {})
             for partition in node.topics.get(name).partitions:
                 batch = build_plain_batch([(b"key", name.encode())], node.clock.now_ms())
-                partition.log.stage_own(batch, node.clock.now_ms(), NOBODY)
+                partition.led.appender.stage_own(batch, node.clock.now_ms(), NOBODY)
         for group in GROUPS:
             self.commit(node, group, [(name, at) for name, count in self.topics.items() for at in range(count)])
         end_turn(node)
@@ -108,7 +108,7 @@ class Scene:
 
     def assert_whole(self, node, name):
         partitions = node.topics.get(name).partitions
-        assert [partition.log.end_offset for partition in partitions] == [1] * self.topics[name]
+        assert [partition.led.end_offset for partition in partitions] == [1] * self.topics[name]
         assert all(committed(node, group, name) == [1] * self.topics[name] for group in GROUPS)
 
     def assert_gone(self, node, copy, name):
@@ -116,7 +116,7 @@ class Scene:
         assert self.partition_directories(copy, name) == []
         end_turn(node)
         made = node.topics.create(name, 1, {})
-        assert made.partitions[0].log.end_offset == 0
+        assert made.partitions[0].led.end_offset == 0
         assert all(committed(node, group, name) == [] for group in GROUPS)
         self.commit(node, GROUPS[0], [(name, 0)], offset=7)
 
