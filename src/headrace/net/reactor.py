@@ -15,6 +15,7 @@ import heapq
 import logging
 import os
 import select
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -60,6 +61,8 @@ class Reactor:
         self.end_of_turn: list[Callable[[], None]] = []
         self.turn_started = 0.0  # on the clock of time.perf_counter; latencies are counted from it
         self._ahead_s = 0.0  # of time.monotonic, for tests that move time
+        # Who wakes the loop is through with its descriptor before that is closed; a signal may come in between.
+        self._waking = threading.RLock()
         self._epoll.register(self._wake_fd, READ)
         self._owners[self._wake_fd] = self._drain_wake
 
@@ -109,8 +112,10 @@ class Reactor:
         """The only way from another thread (or a signal handler) into the loop."""
         self._from_threads.append(callback)
         if not self._woken:
-            self._woken = True
-            os.eventfd_write(self._wake_fd, 1)
+            with self._waking:
+                if not self._woken:
+                    self._woken = True
+                    os.eventfd_write(self._wake_fd, 1)
 
     def _drain_wake(self, _: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -206,10 +211,11 @@ class Reactor:
                     return
 
     def close(self) -> None:
-        self._woken = True  # a thread that comes late must not write to a descriptor that is somebody else's by then
-        self._owners.clear()
-        self._epoll.close()
-        os.close(self._wake_fd)
+        with self._waking:
+            self._woken = True  # who comes late must not write to a descriptor that is somebody else's by then
+            self._owners.clear()
+            self._epoll.close()
+            os.close(self._wake_fd)
 
 
 def _contain(what: str, error: Exception) -> None:

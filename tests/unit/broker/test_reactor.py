@@ -315,3 +315,19 @@ def test_a_closed_loop_leaves_no_descriptor_open():
     made.close()
     with contextlib.suppress(OSError):
         assert set(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_loop_is_not_closed_under_a_thread_that_wakes_it(monkeypatch):
+    """A loop that has ended by itself, a moment after it was told to, may be closed before who told it has woken it."""
+    made, write = Reactor(), os.eventfd_write
+    closing = threading.Thread(target=made.close, daemon=True)
+
+    def late(fd, value):
+        closing.start()
+        closing.join(0.05)
+        write(fd, value)
+
+    monkeypatch.setattr(reactor_module.os, "eventfd_write", late)
+    made.call_from_thread(lambda: None)
+    closing.join(WAIT_S_MAX)
+    assert not closing.is_alive()
