@@ -38,6 +38,12 @@ class Compared:
     ahead_old: int
     ahead_new: int
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether what is different may only be lag."""
+        found = self.comparison
+        return found.doubtful and bool(found.only_a or found.only_b or found.differing)
+
     def kinds(self) -> set[str]:
         """What is different in it, as --fail-on names it."""
         found = self.comparison
@@ -211,6 +217,11 @@ def _print(table: str, result: Compared, one: "Version", other: "Version") -> No
     if result.comparison.lag:
         moving = one if result.pair is not None and result.pair.side == "a" else other
         click.echo(f"lag: changed in a batch of version {moving.number} that reaches beyond that position")
+    if result.doubtful:
+        click.echo(
+            "some of these may be lag: the versions' batches ended at different offsets, and what changed and changed "
+            "back within a batch cannot be told; --wait SECONDS waits for one position"
+        )
     for name, ahead in zip(names, (result.ahead_old, result.ahead_new), strict=True):
         if ahead:
             click.echo(f"{name} has read {ahead:,} records more: lag, not compared")
@@ -242,6 +253,7 @@ def _content(
                 **comparison_json(result.comparison),
                 "position": _position(result),
                 "exact": result.pair is not None and result.pair.before is None,
+                "doubtful": result.doubtful,
                 "ahead_old": result.ahead_old,
                 "ahead_new": result.ahead_new,
             }

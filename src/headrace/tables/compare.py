@@ -6,7 +6,9 @@ may be null or doubled: they are counted, never multiplied. Large tables are rea
 keys each time, so that the memory has a bound whatever their size.
 
 Where one table stands between two versions of the other (`positions`), an earlier version of that other is given, too:
-a row, or with a key whatever has its key, that changed between the two versions is lag and no difference.
+a row, or with a key whatever has its key, that changed between the two versions is lag and no difference. A key may
+have changed and changed back: a keyed table keeps with each row which record made it, and that tells. Where a table
+keeps no such thing, and for a key that came and went, a difference may be lag that cannot be told.
 """
 
 from collections.abc import Sequence
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from headrace.core.errors import OperatorError
 from headrace.tables.describing import size_of
 from headrace.tables.engine import engine, literal, one_line_errors, quoted
+from headrace.tables.hidden import ORDER
 from headrace.tables.reading import Snapshot, attach, open_snapshot
 
 if TYPE_CHECKING:
@@ -56,6 +59,7 @@ class Comparison:
     columns_only_b: tuple[str, ...] = ()
     version_a: int | None = None
     version_b: int | None = None
+    doubtful: bool = False  # a key that changed and changed back between two versions may be among the differing rows
 
     @property
     def equal(self) -> bool:
@@ -92,7 +96,8 @@ def compare(
         if earlier is not None:
             attach(connection, "side_before", earlier)
         moving = before[0] if before is not None else None
-        sides = _Sides(connection, a, b, key=key, ignore=ignore, tolerance=tolerance, moving=moving)
+        told = earlier is not None and _attach_orders(connection, key, a if moving == "a" else b, earlier)
+        sides = _Sides(connection, a, b, key=key, ignore=ignore, tolerance=tolerance, moving=moving, told=told)
         parts = parts_needed([a, b, *([earlier] if earlier is not None else [])], memory_mb_max)
         counts = [0, 0, 0, 0, 0, 0]
         samples: dict[Kind, list[Sample]] = {"differing": [], "only_a": [], "only_b": []}
@@ -101,6 +106,8 @@ def compare(
             for kind, found in samples.items():
                 found += sides.samples(kind, samples_max - len(found))
         left_a, left_b, lag, lag_a, paired, near = counts
+        # A row that is not in the moving table may have come and gone between its two versions.
+        gone = (left_b if moving == "a" else left_a) - paired
         return Comparison(
             only_a=left_a - paired,
             only_b=left_b - paired,
@@ -113,7 +120,20 @@ def compare(
             columns_only_b=sides.columns_only_b,
             version_a=a.version,
             version_b=b.version,
+            doubtful=earlier is not None and bool(key) and (not told or gone > 0),
         )
+
+
+def _attach_orders(connection: "DuckDBPyConnection", key: Sequence[str], now: Snapshot, before: Snapshot) -> bool:
+    """Which record made the row of each key, in both versions; False where the table does not keep that."""
+    columns = list(dict.fromkeys([*key, ORDER]))
+    if not key or any(
+        not {ORDER, *key} <= {each.name for each in side.table.schema().fields} for side in (now, before)
+    ):
+        return False
+    attach(connection, "orders_now", now, columns=columns)
+    attach(connection, "orders_before", before, columns=columns)
+    return True
 
 
 def parts_needed(sides: Sequence[Snapshot], memory_mb_max: int) -> int:
@@ -136,8 +156,11 @@ class _Sides:
         ignore: Sequence[str],
         tolerance: float,
         moving: Literal["a", "b"] | None,
+        told: bool,
     ) -> None:
+        """`told`: `orders_now` and `orders_before` say which record made each row of the moving side."""
         self._connection = connection
+        self._told = told
         self._moving = moving
         self._types = [self._described("side_a"), self._described("side_b")]
         in_a, in_b = self._types
@@ -181,6 +204,8 @@ class _Sides:
             "count(*) filter (side = 'before') as n_before "
             f"from all_sides {share} group by {columns}) where n_a <> n_b{moved}"
         )
+        if self._told:
+            self._find_rewritten(share)
         left_a, left_b = "greatest(n_a - n_b, 0)", "greatest(n_b - n_a, 0)"
         lag = self._lag(left_a, left_b)
         self._connection.execute(
@@ -198,6 +223,8 @@ class _Sides:
         mine = f"n_{self._moving}"
         if self._key:
             changed = f"bool_or({mine} <> n_before) over (partition by {_names(self._key)})"
+            if self._told:
+                changed += f" or exists (from rewritten r where {self._same_key('r', 'counted')})"
             inner = f"select *, {changed} as changed from counted"
             return (
                 f"select *, case when changed then {left_a} else 0 end as lag_a, "
@@ -206,6 +233,15 @@ class _Sides:
         came, went = f"greatest({mine} - n_before, 0)", f"greatest(n_before - {mine}, 0)"
         in_a, in_b = (came, went) if self._moving == "a" else (went, came)
         return f"select *, least({left_a}, {in_a}) as lag_a, least({left_b}, {in_b}) as lag_b from counted"
+
+    def _find_rewritten(self, share: str) -> None:
+        """The keys whose row another record made than before, also where it says the same."""
+        order = f"{_names(self._key)}, {quoted(ORDER)}"
+        now, before = (f"(select {order} from {view} {share})" for view in ("orders_now", "orders_before"))
+        self._connection.execute(
+            f"create or replace temp table rewritten as select distinct {_names(self._key)} from "
+            f"(({now} except all {before}) union all ({before} except all {now}))"
+        )
 
     def _lag_counts(self, lag: str) -> list[int]:
         """A row that one key has on both sides is one."""

@@ -6,6 +6,7 @@ Either way the rows are those of exactly one version. It only reads.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -84,23 +85,26 @@ def _unreadable(name: str, path: str, version: int | None, error: Exception) -> 
     return f"{name}: cannot be opened ({reason})"
 
 
-def attach(connection: "DuckDBPyConnection", view: str, snapshot: Snapshot) -> None:
-    """Makes the snapshot readable in SQL under the (quoted) name `view`, without what Headrace keeps for itself."""
+def attach(
+    connection: "DuckDBPyConnection", view: str, snapshot: Snapshot, *, columns: Sequence[str] | None = None
+) -> None:
+    """Makes the snapshot readable in SQL under the (quoted) name `view`, without what Headrace keeps for itself; or
+    just the `columns` of it, hidden ones among them."""
     from deltalake.exceptions import DeltaError
 
+    fields = shown(field.name for field in snapshot.table.schema().fields) if columns is None else columns
+    names = ", ".join(map(quoted, fields))
     if is_url(snapshot.path) and _is_plain(snapshot.table):
         # DuckDB asks it for the columns and the rows that a query needs.
         name = f"headrace_dataset_{id(snapshot)}"
         connection.register(name, snapshot.table.to_pyarrow_dataset())
-        names = ", ".join(map(quoted, shown(field.name for field in snapshot.table.schema().fields)))
         connection.execute(f"create or replace view {view} as select {names} from {name}")
         return
-    select = _parquet_select(snapshot)
+    select = _parquet_select(snapshot, columns)
     if select is not None:
         connection.execute(f"create or replace view {view} as {select}")
         return
     try:
-        names = ", ".join(map(quoted, shown(field.name for field in snapshot.table.schema().fields)))
         stream = snapshot.table.scan()
         connection.register("headrace_stream", stream)
         try:
@@ -112,11 +116,11 @@ def attach(connection: "DuckDBPyConnection", view: str, snapshot: Snapshot) -> N
         raise OperatorError(_unreadable(snapshot.name, snapshot.path, None, error)) from error
 
 
-def _parquet_select(snapshot: Snapshot) -> str | None:
+def _parquet_select(snapshot: Snapshot, wanted: Sequence[str] | None = None) -> str | None:
     """What reads the table's files directly; None if they do not hold the rows as they are."""
     table = snapshot.table
     every = {field.name: field.type for field in table.schema().fields}
-    fields = [(name, sql_type(every[name]), every[name]) for name in shown(every)]
+    fields = [(name, sql_type(every[name]), every[name]) for name in (shown(every) if wanted is None else wanted)]
     if any(kind is None for _, kind, _ in fields) or not _is_plain(table) or is_url(snapshot.path):
         return None
     partitions = table.metadata().partition_columns

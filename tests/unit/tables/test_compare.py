@@ -144,3 +144,24 @@ def test_a_key_whose_row_changed_meanwhile_is_lag_whatever_the_value(tmp_path: P
     found = compare(str(tmp_path / "a"), str(tmp_path / "b"), ["k"], before=("a", 0))
     assert (found.same, found.lag, found.differing, found.only_a, found.only_b) == (0, 1, 1, 0, 0)
     assert [sample.a for sample in found.samples] == [{"k": "y", "v": "1"}]
+
+
+def test_a_key_that_changed_and_changed_back_is_lag_where_the_table_keeps_which_record_made_it(tmp_path: Path) -> None:
+    """x went 10, 20, 10 between the two versions of the first table; the second stands where it was 20. y was not
+    written again, and differs."""
+
+    def rows(offset: int, *, order: bool) -> str:
+        kept = ", {{'offset': {}}} _headrace_order" if order else ""
+        return f"select 'x' k, 10 v{kept.format(offset)} union all select 'y', 1{kept.format(0).split(' _')[0]}"
+
+    for order in (True, False):
+        first, second = tmp_path / f"a-{order}", tmp_path / f"b-{order}"
+        write(first, rows(1, order=order))
+        write(first, rows(3, order=order), mode="overwrite")
+        write(second, "select 'x' k, 20 v union all select 'y', 2")
+        for parts in (1, 3):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("headrace.tables.compare.parts_needed", lambda *_, parts=parts: parts)
+                found = compare(str(first), str(second), ["k"], before=("a", 0))
+            assert (found.lag, found.differing, found.doubtful) == ((1, 1, False) if order else (0, 2, True))
+            assert "_headrace_order" not in found.columns
