@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from waits import WAIT_S_MAX, eventually
 
 from headrace.streaming.launching import Launch, exclusive, launch_live, launch_next
+from headrace.streaming.node_locks import NodeLocks
 from headrace.streaming.operation import LiveWatch
 from headrace.streaming.progress import RunProgress
 from headrace.streaming.run_settings import RunSettings
@@ -40,6 +41,7 @@ class Bench:
         self.directory = directory
         self.tables = str(directory / "tables")
         self.said: list[str] = []
+        self.locks_of: dict[int, NodeLocks] = {}  # of the last run of each version
 
     def file(self, code: str, name: str = "shop.py") -> str:
         path = self.directory / name
@@ -76,33 +78,43 @@ class Bench:
         launch = launch_live(path, self.tables, accept_change=accept_change)
         return self.run(launch, **more)
 
-    def replay_once(self, path: str, start: str | None = None, **more: Any) -> RunProgress:
-        launch, starting = launch_next(path, self.tables, start)
+    def replay_once(
+        self, path: str, start: str | None = None, refresh: tuple[str, ...] = (), **more: Any
+    ) -> RunProgress:
+        launch, starting = launch_next(path, self.tables, start, refresh)
         progress = self.run(launch, starting=starting, **more)
         assert progress.status == "finished", {name: node.message for name, node in progress.nodes.items()}
         return progress
 
     def run(self, launch: Launch, **more: Any) -> RunProgress:
-        runner = self.runner(launch, **more)
-        with exclusive(launch.catalog, launch.version):
+        with exclusive(launch.catalog, launch.version), self.locks(launch) as locks:
+            runner = self.runner(launch, locks, **more)
             runner.prepare()
             return runner.run()
 
-    def runner(self, launch: Launch, **more: Any) -> Runner:
+    def locks(self, launch: Launch) -> NodeLocks:
+        self.locks_of[launch.version] = NodeLocks(launch.catalog.layout, launch.version, launch.taken)
+        return self.locks_of[launch.version]
+
+    def runner(self, launch: Launch, locks: NodeLocks | None = None, **more: Any) -> Runner:
         return Runner(
             self.spark, launch.loaded, launch.graph, launch.catalog.layout, launch.version, self.settings(**more),
-            say=self.said.append,
+            taken=launch.taken, mine=locks.mine if locks is not None else lambda node: True, say=self.said.append,
         )  # fmt: skip
 
     @contextmanager
     def running(self, path: str, **more: Any) -> Iterator[Runner]:
         """The pipeline streams on another thread for the length of a block."""
-        launch = launch_live(path, self.tables)
-        runner = self.runner(launch, once=False, **more)
-        runner.prepare()
-        watch = LiveWatch(launch.catalog, launch.version)
-        thread = threading.Thread(target=runner.run, kwargs={"until": watch}, daemon=True)
-        with exclusive(launch.catalog, launch.version):
+        with self.streaming(launch_live(path, self.tables), **more) as runner:
+            yield runner
+
+    @contextmanager
+    def streaming(self, launch: Launch, **more: Any) -> Iterator[Runner]:
+        with exclusive(launch.catalog, launch.version), self.locks(launch) as locks:
+            runner = self.runner(launch, locks, once=False, **more)
+            runner.prepare()
+            watch = LiveWatch(launch.catalog, launch.version)
+            thread = threading.Thread(target=runner.run, kwargs={"until": watch}, daemon=True)
             thread.start()
             try:
                 yield runner

@@ -11,6 +11,7 @@ from waits import eventually
 
 from headrace.core.errors import OperatorError
 from headrace.streaming.launching import is_running
+from headrace.streaming.node_locks import NodeLocks
 from headrace.tables.catalog import Catalog
 from headrace.tables.compare import compare
 from headrace.tables.resolving import Resolver
@@ -142,3 +143,64 @@ def test_a_table_is_filled_back_from_the_log(bench: Bench) -> None:
     bench.once(bench.file(code.format(wrong=">") + back), accept_change=True)
     rows = bench.rows("stored", "id", "day", "good")
     assert [tuple(row) for row in rows] == [(n, n % 3, n % 3 == 1) for n in range(9)]
+
+
+REFRESHED = """
+refreshed = hr.topic("refreshed")
+
+@hr.table(expect={{"positive": hr.quarantine("amount >= 0")}})
+def clean(refreshed):
+    return refreshed.select("id", "k", "amount")
+
+@hr.to_topic("refreshed-big", key="k")
+def big(clean):
+    return clean.where("amount >= 50")
+
+@hr.table(key="k")
+def totals(clean):
+    return clean.groupBy("k").agg(F.sum(F.col("amount") * {factor}).alias("amount"))
+"""
+
+
+def test_a_refresh_builds_one_table_again_and_takes_over_the_others(bench: Bench) -> None:
+    """Version 2 has the shared tables from the cut-over on, from the same checkpoints, as soon as version 1 lets go of
+    them; a rollback gives them back. Nothing of them is read or written twice."""
+    catalog = Catalog.open(bench.tables, "shop")
+
+    def code(factor: int) -> str:
+        return bench.file(REFRESHED.format(factor=factor))
+
+    def totals(factor: int, last: int) -> dict[str, float]:
+        return {k: float(factor * sum(n for n in range(last) if "ab"[n % 2] == k)) for k in "ab"}
+
+    bench.send("refreshed", [*sales(0, 60), {"id": -1, "k": "a", "amount": -1.0}])
+    bench.once(code(1))
+    replayed = bench.replay_once(code(2), refresh=("totals",))
+    assert (replayed.version, list(replayed.nodes), replayed.caught_up) == (2, ["totals"], True)
+    assert "clean: taken over from version 1, and left to the run of that one" in bench.said
+    assert compare(bench.version_path("totals", 1), bench.version_path("totals", 2), ["k"]).differing == 2
+    catalog.cut_over(2)
+    bench.send("refreshed", sales(60, 65))
+    with NodeLocks(catalog.layout, 1, {}) as old:
+        assert old.mine("clean")  # as a run of version 1 that goes on would have it
+        with bench.running(code(2)) as new:
+            nodes = new.progress.nodes
+            eventually(lambda: nodes["totals"].status == nodes["big"].status == "running", "the nodes that are free")
+            assert nodes["clean"].status == "waiting"
+            old.__exit__()
+            eventually(lambda: nodes["totals"].rows_in == 5 and new.progress.caught_up, "version 2 to have all nodes")
+    assert dict(bench.rows("totals")) == totals(2, 65)
+    with pytest.raises(OperatorError, match=r"version 1 holds big, clean, .* discard version 2 first"):
+        catalog.discard(1)
+    catalog.roll_back()
+    bench.send("refreshed", [*sales(65, 70), {"id": -2, "k": "b", "amount": -2.0}])
+    finished = bench.once("shop")
+    assert finished.version == 1
+    assert dict(bench.rows("totals")) == totals(1, 70)
+    assert [row.id for row in sorted(bench.rows("clean"), key=lambda row: row.id)] == list(range(70))
+    assert sorted(json.loads(record.value())["id"] for record in bench.records("refreshed-big")) == list(range(50, 70))
+    # A quarantine that is shared is found under either version; the ledger goes on over both.
+    assert bench.quarantine("clean", 2) == bench.quarantine("clean", 1)
+    assert finished.nodes["clean"].quarantined == 2
+    catalog.discard(2)
+    assert len(bench.rows("clean")) == 70

@@ -115,6 +115,8 @@ def compare(
         keys = _keys(catalog, other)
         results: dict[str, Compared] = {}
         names = list(tables) or [name for name in other.tables if name in one.tables]
+        shared = [name for name in names if one.owner(name) == other.owner(name)]
+        names = [name for name in names if name not in shared]
         pairs = _pairs(catalog, one, other, names, wait_s)
         for table in names:
             by, (pair, ahead_old, ahead_new) = split_columns(key) or keys.get(table, []), pairs[table]
@@ -141,11 +143,13 @@ def compare(
         found = {kind for result in results.values() for kind in result.kinds()}
         found |= {"tables"} if any(lone.values()) else set()
         if as_json:
-            print_json(_content(one, other, results, lone, found, wanted))
+            print_json({**_content(one, other, results, lone, found, wanted), "shared": shared})
         else:
             for number, only in lone.items():
                 if only:
                     click.echo(f"only in version {number}: {', '.join(only)}")
+            if shared:
+                click.echo(f"one and the same in both versions: {', '.join(shared)}")
             click.echo(_verdict(found))
         if found & wanted:
             sys.exit(DIFFERENT)

@@ -63,12 +63,19 @@ def run(
     default=None,
     help="earliest, a time such as 2026-01-31T10:00, or offsets such as orders:0=100.  [default: earliest]",
 )
+@click.option(
+    "--refresh",
+    multiple=True,
+    metavar="TABLE",
+    help="Build only this table and what depends on it; take over the others as they are. May be given several times.",
+)
 @click.option("--once", is_flag=True, help="Process what is there, then end.")
 @watch_options
 @run_options
 def replay(
     file: str,
     start: str | None,
+    refresh: tuple[str, ...],
     once: bool,
     tables_dir: str,
     bootstrap: str,
@@ -79,11 +86,14 @@ def replay(
 ) -> None:
     """Builds the next version of a pipeline's tables from the log, with the code of FILE, while the live version goes
     on. It shows how far it is, and goes on streaming when it has caught up. A replay of the same code that was
-    interrupted goes on where it was."""
+    interrupted goes on where it was.
+
+    With --refresh the other tables and their checkpoints are those of the live version: nothing of them is computed
+    again. Until the cut-over the live version's run writes them; after it, the run of the new version does."""
     with one_line_errors(debug):
         from headrace.streaming.launching import launch_next
 
-        launch, starting = launch_next(file, tables_dir, start)
+        launch, starting = launch_next(file, tables_dir, start, refresh)
         settings = settings_of(tables_dir, bootstrap, master, confs, once=once, starting=starting, **watch)
         _run(launch, settings, replay=True)
 

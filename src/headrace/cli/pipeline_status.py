@@ -96,6 +96,7 @@ def _json(catalog: "Catalog") -> dict[str, Any]:
                 "version": version.number,
                 "state": version.state,
                 "created_at": time_text(version.created_at),
+                "taken": dict(version.taken),
                 "running": is_running(catalog, version.number),
                 "run": asdict(progress) if progress is not None else None,
             }
@@ -124,6 +125,9 @@ def _show_version(catalog: "Catalog", version: "Version") -> None:
             how = f"not running, killed after {progress.updated_at}"
     caught_up = ", caught up" if progress is not None and progress.replay and progress.caught_up else ""
     click.echo(f"{catalog.pipeline} version {version.number}: {version.state}, {how}{caught_up}")
+    for owner in sorted(set(version.taken.values())):
+        nodes = sorted(node for node, each in version.taken.items() if each == owner)
+        click.echo(f"  taken over from version {owner}: {', '.join(nodes)}")
     for node in progress.nodes.values() if progress is not None else ():
         click.echo(f"  {node_line(node)}")
         if node.topic is not None:

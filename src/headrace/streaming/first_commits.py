@@ -14,13 +14,14 @@ from headrace.tables.storage import storage_of
 COMMITS_MAX = 4  # each is read here, and again by Delta
 
 
-def only_appended(path: str, *, change_feed: bool) -> bool:
+def only_appended(path: str, *, change_feed: bool, commits_max: int | None = COMMITS_MAX) -> bool:
     """Whether all commits of the table are there, and none of them but the first does anything but add rows. For a
     reader of its `change_feed`, that must have been on from the first one, too."""
     log = os.path.join(path, "_delta_log")
     storage = storage_of(path)
     names = sorted(name for name in storage.names(log) if name.endswith(".json") and name[:-5].isdigit())
-    if not names or len(names) > COMMITS_MAX or [int(name[:-5]) for name in names] != list(range(len(names))):
+    too_many = commits_max is not None and len(names) > commits_max
+    if not names or too_many or [int(name[:-5]) for name in names] != list(range(len(names))):
         return False
     for version, name in enumerate(names):
         data = storage.read(os.path.join(log, name))

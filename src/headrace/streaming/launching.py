@@ -5,7 +5,7 @@ A version is run by one process at a time; the lock is the kernel's, so that it 
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ from headrace.streaming.graph import Graph, make_graph
 from headrace.streaming.lease import Lease
 from headrace.streaming.loading import Loaded, load
 from headrace.streaming.progress import read_progress
+from headrace.streaming.refreshing import files_taken, rebuilt, taken_over
 from headrace.streaming.starting import Starting, starting
 from headrace.tables.catalog import Catalog, pipelines
 from headrace.tables.storage import is_url, storage_of
@@ -38,6 +39,11 @@ class Launch:
     version: int
     first: bool = False
     news: str = ""
+
+    @property
+    def taken(self) -> Mapping[str, int]:
+        """The nodes that the version has taken over, and from which version."""
+        return self.catalog.version(self.version).taken
 
     @property
     def live(self) -> bool:
@@ -90,8 +96,8 @@ def _begin_again(loaded: Loaded, graph: Graph, catalog: Catalog, live: Version) 
         return None
     written = Written(catalog.layout, live.number, live.tables)
     nodes = sorted(touched & ({node.name for node in graph.queries} | _begun(catalog, live)))
-    if any(written.rows(node) for node in nodes):
-        return None
+    if any(written.rows(node) for node in nodes) or any(node in live.taken for node in nodes):
+        return None  # what was taken over is its owner's as well
     with exclusive(catalog, live.number):
         for node in nodes:
             written.forget(node)
@@ -104,16 +110,21 @@ def _begun(catalog: Catalog, version: Version) -> set[str]:
     return {*version.tables, *storage_of(checkpoints).names(checkpoints)}
 
 
-def launch_next(path: str, tables_dir: str, start: str | None) -> tuple[Launch, Starting]:
-    """The next version, or the one that a replay of the same code began and did not end; and where it begins."""
+def launch_next(
+    path: str, tables_dir: str, start: str | None, refresh: tuple[str, ...] = ()
+) -> tuple[Launch, Starting]:
+    """The next version, or the one that a replay of the same code began and did not end; and where it begins. With
+    `refresh` it builds these tables again and what depends on them, and takes over the others as they are."""
     starting(start or "earliest")  # a place that is none is said before anything is made
     loaded, graph = open_pipeline(path)
     catalog = Catalog.open(tables_dir, graph.pipeline)
-    if catalog.live is None:
+    live = catalog.live
+    if live is None:
         raise OperatorError(
             f"{graph.pipeline}: nothing is live yet, so there is nothing to replay; "
             f"run it first: headrace pipeline run {path}"
         )
+    wanted = rebuilt(graph, refresh) if refresh else frozenset(node.name for node in graph.queries)
     for version in reversed(catalog.versions):
         if version.state == "building" and not _changed(loaded, catalog, version.number):
             begun = version.note.removeprefix(NOTE_PREFIX) or "earliest"
@@ -122,10 +133,33 @@ def launch_next(path: str, tables_dir: str, start: str | None) -> tuple[Launch, 
                     f"{graph.pipeline}: version {version.number} is a replay of this code from {begun}; "
                     f"go on without --from, or discard it first: headrace pipeline discard {graph.pipeline}"
                 )
-            return Launch(loaded=loaded, graph=graph, catalog=catalog, version=version.number), starting(begun)
+            built = frozenset(node.name for node in graph.queries) - version.taken.keys()
+            if built != wanted:
+                what = f"builds {', '.join(sorted(built))} only" if version.taken else "builds every table"
+                raise OperatorError(
+                    f"{graph.pipeline}: version {version.number} is a replay of this code that {what}; go on with "
+                    f"the --refresh that it was begun with, or discard it first: headrace pipeline discard "
+                    f"{graph.pipeline}"
+                )
+            return _next(loaded, graph, catalog, version), starting(begun)
     begun = start or "earliest"
-    made = catalog.begin_version(loaded.version_code, table_names(graph), note=NOTE_PREFIX + begun)
-    return Launch(loaded=loaded, graph=graph, catalog=catalog, version=made.number), starting(begun)
+    taken = taken_over(loaded, graph, catalog, live, refresh) if refresh else {}
+    made = catalog.begin_version(
+        loaded.version_code,
+        table_names(graph),
+        note=NOTE_PREFIX + begun,
+        taken=taken,
+        files=files_taken(graph, catalog, live, taken),
+    )
+    return _next(loaded, graph, catalog, made), starting(begun)
+
+
+def _next(loaded: Loaded, graph: Graph, catalog: Catalog, version: Version) -> Launch:
+    news = ""
+    if version.taken:
+        built = [node.name for node in graph.queries if node.name not in version.taken]
+        news = f"builds {', '.join(built)} again; takes over as they are: {', '.join(sorted(version.taken))}"
+    return Launch(loaded=loaded, graph=graph, catalog=catalog, version=version.number, news=news)
 
 
 def _launch_saved(name: str, tables_dir: str) -> Launch:

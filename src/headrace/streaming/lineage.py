@@ -11,7 +11,7 @@ from importlib.metadata import version as package_version
 from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.streaming.check import Checked
-from headrace.streaming.declarations import Static, TableOutput, TableStream, Topic, TopicOutput
+from headrace.streaming.declarations import Node, Static, TableOutput, TableStream, Topic, TopicOutput
 from headrace.streaming.graph import Graph
 from headrace.streaming.progress import NodeProgress, RunProgress
 from headrace.tables.storage import is_url
@@ -37,7 +37,7 @@ class Lineage:
         bootstrap: str,
         own_path: Callable[[str], str],
         other_path: Callable[[str], str],
-        topic_of: Callable[[TopicOutput], str],
+        topic_of: Callable[[Node], str],
     ) -> None:
         self._pipeline = graph.pipeline
         self._version = version
@@ -118,11 +118,12 @@ class Lineage:
                     yield _table(self._own_path(edge.node), self._checked.schema(edge.node))
 
     def _outputs(self, node: NodeProgress, kind: EventType) -> Iterator[dict[str, Any]]:
-        output, schema = self._graph.nodes[node.name].output, self._checked.schema(node.name)
+        writer = self._graph.nodes[node.name]
+        output, schema = writer.output, self._checked.schema(node.name)
         if isinstance(output, TableOutput):
             dataset = _table(self._own_path(output.into or node.name), schema)
         elif isinstance(output, TopicOutput):
-            dataset = {"namespace": self._kafka, "name": self._topic_of(output), "facets": _schema(schema)}
+            dataset = {"namespace": self._kafka, "name": self._topic_of(writer), "facets": _schema(schema)}
         else:
             return
         if kind != "START" and node.rows_out is not None:

@@ -21,6 +21,7 @@ from headrace.streaming.kafka import Kafka
 from headrace.streaming.launching import Launch, exclusive, is_kept_running
 from headrace.streaming.lineage import Lineage
 from headrace.streaming.lineage_sink import LineageSink
+from headrace.streaming.node_locks import NodeLocks
 from headrace.streaming.progress import RunProgress
 from headrace.streaming.reached import last_committed
 from headrace.streaming.reading import table_path
@@ -177,13 +178,25 @@ def _run_on(
     step: Callable[[str], None] = lambda line: None,
 ) -> RunProgress:
     layout, version = launch.catalog.layout, launch.version
-    runner = Runner(spark, launch.loaded, launch.graph, layout, version, settings, say=say, say_failed=say_failed)
-    runner.progress.replay = replay
-    runner.progress.spark_log = session.log_path()
-    on_runner(runner)
-    runner.prepare(step)
-    watch = LiveWatch(launch.catalog, launch.version)
-    return runner.run(on_progress, until=lambda: lost() or watch())
+    with NodeLocks(layout, version, launch.taken) as locks:
+        runner = Runner(
+            spark,
+            launch.loaded,
+            launch.graph,
+            layout,
+            version,
+            settings,
+            taken=launch.taken,
+            mine=locks.mine,
+            say=say,
+            say_failed=say_failed,
+        )
+        runner.progress.replay = replay
+        runner.progress.spark_log = session.log_path()
+        on_runner(runner)
+        runner.prepare(step)
+        watch = LiveWatch(launch.catalog, launch.version)
+        return runner.run(on_progress, until=lambda: lost() or watch())
 
 
 def redrive_version(
@@ -194,10 +207,18 @@ def redrive_version(
         launch.catalog.remove()
         raise OperatorError(f"{launch.graph.pipeline}: has not run yet, so nothing is in quarantine; run it first")
     spark_settings = replace(reaching(settings.spark, launch.catalog.layout.tables_dir), short=True)
-    with exclusive(launch.catalog, launch.version), session.running(spark_settings, say=step) as spark:
-        runner = Runner(spark, launch.loaded, launch.graph, launch.catalog.layout, launch.version, settings)
-        runner.prepare(step)
-        return runner.redrive()
+    layout, version, taken = launch.catalog.layout, launch.version, launch.taken
+    with exclusive(launch.catalog, version), NodeLocks(layout, version, taken) as locks:
+        for node in launch.graph.chosen(settings.only):
+            if not locks.mine(node.name):
+                raise OperatorError(
+                    f"{node.name}: in the hands of the run of another version, which shares it; stop that one first: "
+                    f"headrace pipeline stop {launch.graph.pipeline}"
+                )
+        with session.running(spark_settings, say=step) as spark:
+            runner = Runner(spark, launch.loaded, launch.graph, layout, version, settings, taken=taken)
+            runner.prepare(step)
+            return runner.redrive()
 
 
 def reach_broker(launch: Launch, settings: RunSettings) -> None:

@@ -29,6 +29,11 @@ def updates_rows(frame: "DataFrame") -> bool:
     return any(plan.isStreaming() and plan.nodeName() in _UPDATING for plan in operators(frame))
 
 
+def watermarked(frame: "DataFrame") -> bool:
+    """Whether rows may come too late in it."""
+    return any(plan.isStreaming() and plan.nodeName() == "EventTimeWatermark" for plan in operators(frame))
+
+
 def filters(frame: "DataFrame") -> int:
     """How many filters its stream passes."""
     return sum(1 for plan in operators(frame) if plan.isStreaming() and plan.nodeName() == "Filter")

@@ -47,7 +47,11 @@ class StreamReader:
         *,
         own_path: Callable[[str], str],
         tables_dir: str,
+        taken: frozenset[str] = frozenset(),
     ) -> None:
+        """`taken` are tables that an earlier version has begun: who begins to read them now reads all of their commits
+        in order, as if it had read them from the start."""
+        self._taken = taken
         self._spark = spark
         self._settings = settings
         self._schemas = schemas
@@ -78,7 +82,8 @@ class StreamReader:
     def own_table(self, node: Node, given: TableStream | None, *, changes: bool) -> "DataFrame":
         path = self._own_path(node.name)
         feed = changes or (given is not None and given.change_feed)
-        by_commits = only_appended(path, change_feed=feed)
+        limit = {"commits_max": None} if node.name in self._taken else {}
+        by_commits = only_appended(path, change_feed=feed, **limit)
         return table_stream(self._spark, path, given, changes=changes, by_commits=by_commits)
 
     def other_table(self, given: TableStream) -> "DataFrame":

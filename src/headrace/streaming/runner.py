@@ -2,17 +2,20 @@
 
 It owns the queries and the run's state; the tables belong to Delta, the offsets to the checkpoints. Upstream tables are
 created before anything starts, so that every stream has something to read. One thread looks at all nodes in turn.
+A node that the version has taken over lies in the directory of its owner, and another run may have it: then it is left
+to that one until it lets go.
 """
 
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace.core.errors import OperatorError
+from headrace.core.errors import InvariantError, OperatorError
 from headrace.streaming.assembling import Assembled, Assembler, stored
 from headrace.streaming.batch_offsets import versions_reached
 from headrace.streaming.batch_parts import BatchParts
@@ -22,6 +25,7 @@ from headrace.streaming.commit_rows import table_version
 from headrace.streaming.declarations import (
     BatchOutput,
     Node,
+    PipelineError,
     Static,
     TableOutput,
     TableStream,
@@ -32,6 +36,7 @@ from headrace.streaming.delete_markers import Markers
 from headrace.streaming.delta_sink import DeltaSink, Keyed, UserSink
 from headrace.streaming.delta_writes import Stamp
 from headrace.streaming.expectations import observe
+from headrace.streaming.first_commits import only_appended
 from headrace.streaming.graph import Graph
 from headrace.streaming.kafka import Kafka, client_config
 from headrace.streaming.keyed_history import HistoryTable
@@ -44,7 +49,8 @@ from headrace.streaming.maintaining import GivenReader, Inputs, MaintainSink, re
 from headrace.streaming.node_run import NodeRun, Started
 from headrace.streaming.once_order import OnceOrder
 from headrace.streaming.opening import open_table
-from headrace.streaming.progress import RunProgress, counted
+from headrace.streaming.plans import watermarked
+from headrace.streaming.progress import NodeProgress, RunProgress, counted
 from headrace.streaming.reached import usable
 from headrace.streaming.reading import StreamReader, real_path, table_path
 from headrace.streaming.realtime import RealtimeState, Together, start_quarantine, start_realtime
@@ -87,13 +93,20 @@ class Runner:
         version: int,
         settings: RunSettings,
         *,
+        taken: Mapping[str, int] = MappingProxyType({}),
+        mine: Callable[[str], bool] = lambda node: True,
         say: Callable[[str], None] = lambda line: None,
         say_failed: Callable[[str], None] | None = None,
     ) -> None:
+        """`taken` are the nodes that lie in another version's directory; `mine` takes a node for this run, if no other
+        has it."""
         self._spark = spark
         self._graph = graph
         self._layout = layout
         self._version = version
+        self._taken = taken
+        self._mine = mine
+        self._left: list[Node] = []  # to another run, for now
         self._settings = settings
         self._say = say
         self._say_failed = say_failed
@@ -106,6 +119,7 @@ class Runner:
             self._kafka,
             own_path=self._own_path,
             tables_dir=layout.tables_dir,
+            taken=frozenset(taken),
         )
         self._assembler = Assembler(graph, self._reader)
         self._checked: Checked | None = None
@@ -145,39 +159,68 @@ class Runner:
                 self._reader.raw(read)  # one that is not there is said before anything starts
         step(f"opening {counted(len(self._graph.tables), 'table')}")
         with ThreadPoolExecutor(TABLES_AT_ONCE, thread_name_prefix="open-table") as pool:
-            list(pool.map(lambda node: self._open(node, checked), self._graph.tables))
+            opened = [node for node in self._graph.tables if node.name not in self._taken or self._mine(node.name)]
+            list(pool.map(lambda node: self._open(node, checked), opened))
         for node in self._queries:
             if isinstance(node.output, TopicOutput):
-                topic = self.topic_of(node.output)
+                topic = self.topic_of(node)
                 self._kafka.ensure_topic(topic, like=node.output.topic if topic != node.output.topic else None)
-        patience = Patience(
-            restarts_max=self._settings.restarts_max,
-            backoff_s_min=self._settings.backoff_s_min,
-            backoff_s_max=self._settings.backoff_s_max,
-        )
         for node in self._queries:
-            ledger = Ledger(self._layout.expectations_file(self._version, node.name))
-            run = NodeRun(
-                node,
-                lambda node=node, ledger=ledger: self._start(node, ledger),  # type: ignore[misc]
-                patience=patience,
-                ledger=ledger,
-                table_paths=self._table_paths(node.name),
-                output_path=(
-                    self._own_path(node.output.into or node.name) if isinstance(node.output, TableOutput) else None
-                ),
-                say=self._say,
-                say_failed=self._say_failed,
-            )
-            run.progress.writes = next(each.writes for each in checked.nodes if each.name == node.name)
-            if isinstance(node.output, TableOutput):
-                run.progress.table, run.progress.key = node.output.into or node.name, list(node.output.row_key)
-            elif isinstance(node.output, TopicOutput):
-                run.progress.topic = self.topic_of(node.output)
-            self._nodes.append(run)
-            self.progress.nodes[node.name] = run.progress
+            if self._mine(node.name):
+                self._add(node, checked)
+            else:
+                self._leave(node, checked)
         step("starting the first batches")
         return checked
+
+    def _add(self, node: Node, checked: Checked) -> None:
+        """Makes a node one that this run runs."""
+        ledger = Ledger(self._layout.expectations_file(self._home(node.name), node.name))
+        run = NodeRun(
+            node,
+            lambda: self._start(node, ledger),
+            patience=Patience(
+                restarts_max=self._settings.restarts_max,
+                backoff_s_min=self._settings.backoff_s_min,
+                backoff_s_max=self._settings.backoff_s_max,
+            ),
+            ledger=ledger,
+            table_paths=self._table_paths(node.name),
+            output_path=self._own_path(node.output.into or node.name) if isinstance(node.output, TableOutput) else None,
+            say=self._say,
+            say_failed=self._say_failed,
+        )
+        self._describe(run.progress, node, checked)
+        self._nodes.append(run)
+
+    def _leave(self, node: Node, checked: Checked) -> None:
+        """A node that another run has, or that is not this version's to run before it is live."""
+        if self._settings.once:
+            self._say(f"{node.name}: taken over from version {self._home(node.name)}, and left to the run of that one")
+            return
+        self._left.append(node)
+        owner = f"taken over from version {self._home(node.name)}; " if node.name in self._taken else ""
+        progress = NodeProgress(name=node.name, message=f"{owner}left to another run for now")
+        self._describe(progress, node, checked)
+
+    def _describe(self, progress: NodeProgress, node: Node, checked: Checked) -> None:
+        progress.writes = checked.node(node.name).writes
+        if isinstance(node.output, TableOutput):
+            progress.table, progress.key = node.output.into or node.name, list(node.output.row_key)
+        elif isinstance(node.output, TopicOutput):
+            progress.topic = self.topic_of(node)
+        self.progress.nodes[node.name] = progress
+
+    def _take_left(self) -> None:
+        """Nodes that another run has let go of."""
+        for node in [node for node in self._left if self._mine(node.name)]:
+            if self._checked is None:
+                raise OperatorError("prepare() comes before run()")
+            self._left.remove(node)
+            if isinstance(node.output, TableOutput) and node.output.into is None:
+                self._open(node, self._checked)
+            self._add(node, self._checked)
+            self._say(f"{node.name}: no other run has it any more; goes on here")
 
     def run(
         self,
@@ -192,6 +235,7 @@ class Runner:
         looked_at = -math.inf
         try:
             while not self._stopping.is_set():
+                self._take_left()
                 # With `once` a turn is short, so that what is ready begins at once. Not each of them shows how far all
                 # is: that took a tenth of a short run's CPU time.
                 look = time.monotonic() - looked_at >= self._settings.progress_s - wait_s
@@ -201,7 +245,7 @@ class Runner:
                     node.step(look=look)
                 for node in order.again() if order is not None else ():
                     node.begin()
-                ended = all(node.ended for node in self._nodes)
+                ended = all(node.ended for node in self._nodes) and (bool(self._nodes) or not self._left)
                 if look or ended:
                     looked_at = time.monotonic()
                     self._lag.look(self._nodes)
@@ -232,7 +276,7 @@ class Runner:
         self._worker_code.use()
         found = []
         for node in self._queries:
-            if not is_delta(self._layout.quarantine_dir(self._version, node.name)):
+            if not is_delta(self._layout.quarantine_dir(self._home(node.name), node.name)):
                 continue
             whole = node.recomputed or self._checked.node(node.name).maintained
             assembled = None if whole else self._assembler.assemble(node.name)
@@ -263,7 +307,7 @@ class Runner:
             node=node,
             topics=self._graph.topics(node.name),
             table=self._own_path(node.name),
-            quarantine=self._layout.quarantine_dir(self._version, node.name),
+            quarantine=self._layout.quarantine_dir(self._home(node.name), node.name),
             stamp=lambda number: self._stamp(node, number),
             parser=self._schemas.parser,
             assembler=lambda reader: Assembler(self._graph, reader),
@@ -296,9 +340,12 @@ class Runner:
             topic_of=self.topic_of,
         )
 
-    def topic_of(self, output: TopicOutput) -> str:
+    def topic_of(self, node: Node) -> str:
         """The first version writes the topic itself; later ones write beside it."""
-        return output.topic if self._version == 1 else f"{output.topic}.v{self._version}"
+        if not isinstance(node.output, TopicOutput):
+            raise InvariantError(f"{node.name}: writes no topic")
+        version = self._home(node.name)
+        return node.output.topic if version == 1 else f"{node.output.topic}.v{version}"
 
     def _outcome(self) -> Any:
         if any(node.failed for node in self._nodes):
@@ -323,8 +370,12 @@ class Runner:
         }
         return OnceOrder(self._graph, self._nodes, lambda name: table_version(self._own_path(name)), appends, whole)
 
+    def _home(self, node: str) -> int:
+        """The version in whose directory a node lies: its state, its table and all that belongs to them."""
+        return self._taken.get(node, self._version)
+
     def _own_path(self, table: str) -> str:
-        return self._layout.table_dir(self._version, table)
+        return self._layout.table_dir(self._home(table), table)
 
     def _open(self, node: Node, checked: Checked) -> None:
         path, changes = self._own_path(node.name), self._graph.reads_changes_of(node.name)
@@ -338,6 +389,8 @@ class Runner:
         self._worker_code.use()
         whole = node.recomputed or self._checked.node(node.name).maintained
         assembled = self._signalled(node) if whole else self._assembler.assemble(node.name)
+        if not whole:
+            self._refuse_unordered(assembled)
         output = node.output
         if isinstance(output, TopicOutput) and output.latency == "realtime":
             return self._start_realtime(assembled, output)
@@ -353,7 +406,7 @@ class Runner:
             frame.writeStream.foreachBatch(writer)
             .queryName(f"{self._graph.pipeline}-v{self._version}-{node.name}")
             .outputMode(self._checked.mode(node.name))
-            .option("checkpointLocation", usable(self._layout.checkpoint_dir(self._version, node.name)))
+            .option("checkpointLocation", usable(self._layout.checkpoint_dir(self._home(node.name), node.name)))
             .options(**node.options)
         )
         if self._settings.once:
@@ -363,6 +416,20 @@ class Runner:
         query = stream.start()
         writer.started(query)
         return query, writer
+
+    def _refuse_unordered(self, assembled: Assembled) -> None:
+        """What is late depends on the order of the rows, and only the commits of a table tell in which order it got
+        them."""
+        node = assembled.node
+        if not self._taken or node.name in self._taken or not watermarked(assembled.frame):
+            return
+        for table in self._graph.upstream(node.name):
+            if table in self._taken and not only_appended(self._own_path(table), change_feed=False, commits_max=None):
+                raise PipelineError(
+                    node.place,
+                    f"{node.name}: has a watermark, and {table}, which is taken over, no longer tells in which order "
+                    f"it got its rows (it was optimized, or the oldest commits are gone); refresh {table} as well",
+                )
 
     def _signalled(self, node: Node) -> Assembled:
         """A node that is computed from whole tables: its stream only says that one of them has changed."""
@@ -379,7 +446,8 @@ class Runner:
 
     def _inputs(self, node: Node) -> Inputs:
         """What a node reads that is computed from whole tables."""
-        read, checkpoint = list(self._tables_read(node.name)), self._layout.checkpoint_dir(self._version, node.name)
+        read = list(self._tables_read(node.name))
+        checkpoint = self._layout.checkpoint_dir(self._home(node.name), node.name)
         leave_out = node.output.leave_out if isinstance(node.output, TableOutput) else ()
 
         def snapshots(spark: "SparkSession", batch: int) -> SnapshotReader:
@@ -400,9 +468,9 @@ class Runner:
     def _start_realtime(self, assembled: Assembled, output: TopicOutput) -> "tuple[StreamingQuery, Started]":
         node, once = assembled.node, self._settings.once
         name = f"{self._graph.pipeline}-v{self._version}-{node.name}"
-        checkpoint = self._layout.checkpoint_dir(self._version, node.name)
+        checkpoint = self._layout.checkpoint_dir(self._home(node.name), node.name)
         options = {"kafka.bootstrap.servers": self._settings.bootstrap, **self._settings.kafka}
-        topic = self.topic_of(output)
+        topic = self.topic_of(node)
         queries = [
             start_realtime(assembled, output, topic=topic, name=name, checkpoint=checkpoint, once=once, options=options)
         ]
@@ -412,7 +480,7 @@ class Runner:
                     self._reader.raw(read),
                     read,
                     self._schemas.parser(read),
-                    path=self._layout.quarantine_dir(self._version, node.name),
+                    path=self._layout.quarantine_dir(self._home(node.name), node.name),
                     name=f"{name}-quarantine-{index}",
                     checkpoint=f"{checkpoint}.quarantine.{index}",
                     once=once,
@@ -424,7 +492,7 @@ class Runner:
     def _stamp(self, node: Node, batch: int) -> Stamp:
         return Stamp(
             pipeline=self._graph.pipeline,
-            version=self._version,
+            version=self._home(node.name),
             node=node.name,
             batch=batch,
             sources=(),
@@ -436,9 +504,9 @@ class Runner:
         return Facts(
             node=assembled.node,
             pipeline=self._graph.pipeline,
-            version=self._version,
-            checkpoint=self._layout.checkpoint_dir(self._version, name),
-            quarantine_dir=self._layout.quarantine_dir(self._version, name),
+            version=self._home(name),
+            checkpoint=self._layout.checkpoint_dir(self._home(name), name),
+            quarantine_dir=self._layout.quarantine_dir(self._home(name), name),
             tables=self._table_ids(name),
             observed=assembled.observed,
             transactional=self._settings.transaction_options,
@@ -459,15 +527,15 @@ class Runner:
                 config = client_config(self._settings.bootstrap, self._settings.kafka)
                 config.pop("logger")  # it stays on this side; workers have none
                 config.update(output.options)
-                parts = BatchParts(self._layout.checkpoint_dir(self._version, node.name))
-                return TopicSink(node, output, self.topic_of(output), config, parts)
+                parts = BatchParts(self._layout.checkpoint_dir(self._home(node.name), node.name))
+                return TopicSink(node, output, self.topic_of(node), config, parts)
             case BatchOutput():
                 return UserSink(node, self._graph.files, assembled.statics, self._own_path)
         raise OperatorError(f"{node.name}: writes nothing")
 
     def _keyed(self, node: Node, output: TableOutput, path: str) -> Keyed:
         order = self._checked.node(node.name).order if self._checked is not None else None
-        deletes = self._layout.deletes_dir(self._version, node.name)
+        deletes = self._layout.deletes_dir(self._home(node.name), node.name)
         markers, alone = Markers(deletes, output, order), not self._graph.filled_back(node.name)
         if output.history and order is not None:
             return HistoryTable(output, path, markers, order, alone=alone)

@@ -16,11 +16,16 @@ from headrace.tables.storage import storage_of
 DIRECTORY = "_schemas"
 
 
+def schema_file(topic: str) -> str:
+    """Where the schema that was inferred for a topic lies in a version's directory."""
+    return os.path.join(DIRECTORY, f"{topic}.ddl")
+
+
 class Schemas:
     """`directory` is a version's, or None where there is none yet; with `keep` what is inferred is kept there."""
 
     def __init__(self, directory: str | None, kafka: Kafka, *, keep: bool = True) -> None:
-        self._directory = os.path.join(directory, DIRECTORY) if directory is not None else None
+        self._directory = directory
         self._kafka = kafka
         self._keep = keep
         self._parsers: dict[int, Parser] = {}
@@ -32,7 +37,7 @@ class Schemas:
         return self._parsers[id(topic)]
 
     def _pinned(self, topic: Topic) -> str:
-        path = os.path.join(self._directory, f"{topic.topic}.ddl") if self._directory is not None else None
+        path = os.path.join(self._directory, schema_file(topic.topic)) if self._directory is not None else None
         kept = storage_of(path).read(path) if path is not None else None
         if kept is not None:
             return kept.decode().strip()

@@ -9,9 +9,10 @@ and works while others change the catalog or where nothing may be written.
 import errno
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from types import MappingProxyType
 
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import OperatorError
@@ -126,14 +127,25 @@ class Catalog:
             self._move_to(number)
         return self.version(number)
 
-    def begin_version(self, code: str | bytes | VersionCode, tables: Iterable[str], *, note: str = "") -> Version:
-        """The next version, in state building, in an empty directory of its own."""
+    def begin_version(
+        self,
+        code: str | bytes | VersionCode,
+        tables: Iterable[str],
+        *,
+        note: str = "",
+        taken: Mapping[str, int] | None = None,
+        files: Mapping[str, bytes] | None = None,
+    ) -> Version:
+        """The next version, in state building, in a directory of its own: empty but for the links to the nodes that it
+        takes over from other versions (`taken`: which from which) and the small `files` that these need."""
         with self._changing():
             if self._versions.live is None:
                 raise OperatorError(
                     f"{self.pipeline}: nothing is live yet, so there is nothing to replay; run it first"
                 )
-            number = self._begin(code, tables, note)
+            for owner in set((taken or {}).values()):
+                self._usable(owner)
+            number = self._begin(code, tables, note, taken or {}, files or {})
         return self.version(number)
 
     def declare(
@@ -178,6 +190,11 @@ class Catalog:
             version = self._versions.get(number)
             if version.state == "live":
                 raise OperatorError(f"{self.pipeline}: version {number} is live; roll back or cut over first")
+            for user, nodes in self._versions.taken_from(number).items():
+                raise OperatorError(
+                    f"{self.pipeline}: version {number} holds {', '.join(nodes)}, which version {user} has taken over; "
+                    f"discard version {user} first, or cut over to a version that was replayed whole and discard both"
+                )
             if version.state != "discarded":
                 self._write(self._versions.discarded(number))
                 self._settle()
@@ -242,7 +259,14 @@ class Catalog:
         self._disk.sync_directory(self.layout.root)
         self._versions = versions
 
-    def _begin(self, code: str | bytes | VersionCode, tables: Iterable[str], note: str) -> int:
+    def _begin(
+        self,
+        code: str | bytes | VersionCode,
+        tables: Iterable[str],
+        note: str,
+        taken: Mapping[str, int] = MappingProxyType({}),
+        files: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> int:
         """The catalog knows a version before its directory exists, so that no directory is ever without an owner."""
         given, number = VersionCode.of(code), self._versions.number_next
         version = Version(
@@ -252,15 +276,25 @@ class Catalog:
             code_sha256=given.sha256,
             note=note,
             tables=self._checked(tables),
+            taken=dict(taken),
         )
         self._write(self._versions.with_version(version))
-        self._make_directory(number, given)
+        self._make_directory(version, given, files)
         return number
 
-    def _make_directory(self, number: int, code: VersionCode) -> None:
+    def _make_directory(self, version: Version, code: VersionCode, files: Mapping[str, bytes]) -> None:
+        number = version.number
         staging = os.path.join(self.layout.root, f"{STAGING_PREFIX}v{number}")
         self._disk.make_directory(staging)
         write_version_code(staging, code, self._disk)
+        for name, data in files.items():
+            self._disk.make_directory(os.path.dirname(os.path.join(staging, name)))
+            self._disk.replace_file(os.path.join(staging, name), data)
+        for node, owner in version.taken.items():
+            for place, target in self.layout.taken_links(owner, node).items():
+                if place != node or node in version.tables:
+                    self._disk.make_directory(os.path.dirname(os.path.join(staging, place)))
+                    self._disk.swap_link(target, os.path.join(staging, place))
         self._disk.rename(staging, self.layout.version_dir(number))
         self._disk.sync_directory(self.layout.root)
 

@@ -25,6 +25,7 @@ QUARANTINE = "_quarantine"
 EXPECTATIONS = "_expectations"
 CHECKPOINTS = "_checkpoints"
 DELETES = "_deletes"
+LOCKS = "_locks"
 CODE = "pipeline.py"
 MODULES = "_code"
 TRASH_PREFIX = ".trash-"
@@ -130,12 +131,31 @@ class PipelineLayout:
     def expectations_file(self, version: int, node: str) -> str:
         return os.path.join(self.version_dir(version), EXPECTATIONS, f"{node}.jsonl")
 
+    def lock_of_node(self, version: int, node: str) -> str:
+        """Held by the run that runs a node, whichever version's run that is."""
+        return os.path.join(self.version_dir(version), LOCKS, node)
+
+    def taken_links(self, owner: int, node: str) -> dict[str, str]:
+        """What a version that takes a node over from another has in its directory: links, and where they lead."""
+        places = (
+            node,
+            *(f"{each}/{node}" for each in (CHECKPOINTS, QUARANTINE, DELETES)),
+            f"{EXPECTATIONS}/{node}.jsonl",
+        )
+        return {place: f"{'../' * (place.count('/') + 1)}v{owner}/{place}" for place in places}
+
     def stable_path(self, table: str) -> str:
         """What readers open: the same path whichever version is live."""
         return os.path.join(self.tables_dir, table)
 
     def stable_target(self, table: str) -> str:
         return os.path.join(HIDDEN, self.pipeline, LIVE, table)
+
+
+def taken_owner(link_target: str) -> int | None:
+    """The version that a link of `taken_links` leads to; None for any other link."""
+    parts = [part for part in link_target.split("/") if part != ".."]
+    return version_number(parts[0]) if link_target.startswith("../") and len(parts) > 1 else None
 
 
 def stable_owner(link_target: str) -> tuple[str, str] | None:

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from headrace.tables.layout import (
+    CHECKPOINTS,
     HIDDEN,
     STAGING_PREFIX,
     TRASH_PREFIX,
     PipelineLayout,
     check_table_name,
+    taken_owner,
     version_number,
 )
 from headrace.tables.links import LinkDisk
@@ -43,7 +45,8 @@ class Facts:
 class DirectoryFacts:
     made_at: datetime
     code_sha256: str
-    tables: tuple[str, ...]  # looked up only for a version that the catalog does not know
+    tables: tuple[str, ...]  # looked up only for a version that the catalog does not know; so is `taken`
+    taken: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +127,7 @@ def _adopted(number: int, facts: Facts) -> Version:
         code_sha256=found.code_sha256,
         note=FOUND,
         tables=found.tables,
+        taken=found.taken,
     )
 
 
@@ -141,6 +145,7 @@ def facts_of(layout: PipelineLayout, versions: Versions, disk: LinkDisk) -> Fact
                 made_at=time_of_ms(entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000),
                 code_sha256=code.sha256 if code is not None else "",
                 tables=() if known else _tables_in(layout.version_dir(number)),
+                taken={} if known else _taken_in(layout.version_dir(number), disk),
             )
     target = disk.read_link(layout.live_link)
     live = version_number(target) if target is not None else None
@@ -164,6 +169,13 @@ def facts_of(layout: PipelineLayout, versions: Versions, disk: LinkDisk) -> Fact
         links=frozenset(links),
         obstacles=obstacles,
     )
+
+
+def _taken_in(path: str, disk: LinkDisk) -> dict[str, int]:
+    """The nodes that a version has taken over, by the links to their checkpoints."""
+    targets = {entry.name: disk.read_link(entry.path) for entry in _entries(os.path.join(path, CHECKPOINTS))}
+    owners = {node: taken_owner(target) for node, target in targets.items() if target is not None}
+    return {node: owner for node, owner in owners.items() if owner is not None}
 
 
 def _entries(path: str) -> list[os.DirEntry[str]]:

@@ -9,11 +9,11 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from headrace.core.errors import OperatorError
+from headrace.core.errors import InvariantError, OperatorError
 from headrace.tables.catalog import Catalog
 from headrace.tables.layout import CODE, MODULES
 from headrace.tables.mending import INTERRUPTED
@@ -68,8 +68,10 @@ class StoreCatalog(Catalog):
             if self._versions.get(version.number).state == "discarded" and self._store.names(directory):
                 self._store.remove_tree(directory)
 
-    def _make_directory(self, number: int, code: VersionCode) -> None:
-        self._write_code(number, code)
+    def _make_directory(self, version: Version, code: VersionCode, files: Mapping[str, bytes]) -> None:
+        if version.taken:
+            raise InvariantError(f"{self.pipeline}: version {version.number} takes nodes over where there are no links")
+        self._write_code(version.number, code)
 
     def _write_code(self, number: int, code: VersionCode) -> None:
         self._store.write(self._code_object(number), code.to_json())

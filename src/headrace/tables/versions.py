@@ -6,16 +6,21 @@
 
 `before` of a version is the one that was live when it was cut over, so rolling back twice goes back two versions;
 going to that one is a roll-back by whatever name it was called, and leaves `before` alone.
+
+A version may have taken over nodes of earlier ones as they are: such a node's table and checkpoint lie in the directory
+of its owner, and of that one alone, so a version cannot be discarded while a later one has its nodes.
 """
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from headrace.core.errors import OperatorError
 
 FORMAT = 1
+FORMAT_TAKEN = 2  # of a catalog in which a version has taken over nodes: who does not know that would discard them
 State = Literal["building", "live", "retired", "discarded"]
 
 
@@ -28,6 +33,13 @@ class Version:
     note: str = ""
     tables: tuple[str, ...] = ()
     before: int | None = None
+    taken: Mapping[str, int] = field(
+        default_factory=dict
+    )  # nodes taken over, and in which version's directory they lie
+
+    def owner(self, node: str) -> int:
+        """The version in whose directory a node's table and checkpoint lie."""
+        return self.taken.get(node, self.number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +98,11 @@ class Versions:
         """Names that no other pipeline may take: a retired version can come back."""
         return frozenset(name for version in self.versions if version.state != "discarded" for name in version.tables)
 
+    def taken_from(self, number: int) -> dict[int, list[str]]:
+        """The versions that have taken over nodes of this one, and which."""
+        users = [each for each in self.versions if each.state != "discarded" and number in each.taken.values()]
+        return {each.number: sorted(node for node, owner in each.taken.items() if owner == number) for each in users}
+
     def with_version(self, version: Version) -> "Versions":
         others = [other for other in self.versions if other.number != version.number]
         return replace(self, versions=tuple(sorted([*others, version], key=lambda each: each.number)))
@@ -111,7 +128,7 @@ class Versions:
 
     def to_json(self) -> bytes:
         content = {
-            "format": FORMAT,
+            "format": FORMAT_TAKEN if any(each.taken for each in self.versions) else FORMAT,
             "pipeline": self.pipeline,
             "versions": [
                 {
@@ -122,6 +139,7 @@ class Versions:
                     "note": each.note,
                     "tables": list(each.tables),
                     "before": each.before,
+                    **({"taken": dict(each.taken)} if each.taken else {}),
                 }
                 for each in self.versions
             ],
@@ -140,9 +158,10 @@ class Versions:
     def from_json(cls, data: bytes, path: str) -> "Versions":
         try:
             content = json.loads(data)
-            if content["format"] != FORMAT:
+            if content["format"] not in (FORMAT, FORMAT_TAKEN):
                 raise OperatorError(
-                    f"{path}: its format is {content['format']}, this Headrace knows {FORMAT}; use a newer Headrace"
+                    f"{path}: its format is {content['format']}, this Headrace knows {FORMAT} and {FORMAT_TAKEN}; "
+                    f"use a newer Headrace"
                 )
             return cls(
                 pipeline=content["pipeline"],
@@ -167,6 +186,7 @@ def _version(content: dict[str, Any]) -> Version:
         note=content["note"],
         tables=tuple(content["tables"]),
         before=content["before"],
+        taken={str(node): int(owner) for node, owner in content.get("taken", {}).items()},
     )
 
 

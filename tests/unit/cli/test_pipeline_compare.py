@@ -75,6 +75,21 @@ def test_batches_that_ended_elsewhere_are_compared_around_the_position(catalog: 
     assert (found["same"], found["lag"], found["only_a"], found["exact"]) == (6, 3, 0, False)
 
 
+def test_a_difference_that_may_be_lag_is_said_to_be_one(catalog: Catalog) -> None:
+    batch(catalog, 1, 0, 0, 4)
+    batch(catalog, 1, 1, 4, 9)
+    batch(catalog, 2, 0, 0, 6, "case when i = 2 then 7 else i * 10 end")
+    assert "some of these may be lag: the versions' batches ended at" in compare(catalog, "--key", "k", code=3)
+    assert compare_json(catalog, "--key", "k", code=3)["tables"]["orders"]["doubtful"]
+
+
+def test_a_table_that_was_taken_over_is_not_compared(catalog: Catalog) -> None:
+    batch(catalog, 1, 0, 0, 4)
+    catalog.begin_version("# three\n", ["orders"], taken={"orders": 1})
+    assert "one and the same in both versions: orders\nequal" in compare(catalog)
+    assert compare_json(catalog)["shared"] == ["orders"]
+
+
 def test_a_difference_ends_with_3_and_fail_on_chooses(catalog: Catalog) -> None:
     batch(catalog, 1, 0, 0, 5)
     batch(catalog, 2, 0, 0, 5, "case when i = 2 then 7 else i * 10 end")

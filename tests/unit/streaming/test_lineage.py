@@ -55,7 +55,7 @@ def lineage(tmp_path: Path) -> Lineage:
         bootstrap="127.0.0.1:9092",
         own_path=lambda name: f"s3://lake/v1/{name}" if name == "clean" else f"/tables/v1/{name}",
         other_path=lambda name: f"/tables/{name}",
-        topic_of=lambda output: output.topic,
+        topic_of=lambda node: node.output.topic,
     )
 
 

@@ -327,3 +327,42 @@ def test_a_change_that_waits_too_long_for_another_says_so(shop: Catalog, monkeyp
         pytest.raises(OperatorError, match=r"\.lock: locked by another process for 0 s; let its cut-over end"),
     ):
         shop.begin_version("b", ["orders"])
+
+
+def test_a_version_takes_over_nodes_of_another_and_keeps_it_from_being_discarded(shop: Catalog, tmp_path: Path) -> None:
+    shop.create_first("a", ["orders", "revenue"])
+    fill(shop, 1, "orders", "orders 1")
+    fill(shop, 1, "revenue", "revenue 1")
+    files = {"_schemas/orders.ddl": b"id int\n"}
+    made = shop.begin_version("b", ["orders", "revenue"], taken={"orders": 1, "alerts": 1}, files=files)
+    fill(shop, 2, "revenue", "revenue 2")
+    assert (made.owner("orders"), made.owner("alerts"), made.owner("revenue")) == (1, 1, 2)
+    # Links for all that belongs to a node, also for what is not there yet; one that is no table has no table.
+    assert os.readlink(shop.layout.checkpoint_dir(2, "alerts")) == "../../v1/_checkpoints/alerts"
+    assert os.readlink(shop.layout.expectations_file(2, "orders")) == "../../v1/_expectations/orders.jsonl"
+    assert not os.path.lexists(shop.layout.table_dir(2, "alerts"))
+    assert Path(shop.layout.version_dir(2), "_schemas", "orders.ddl").read_bytes() == b"id int\n"
+    shop.cut_over(2)
+    assert (seen(tmp_path, "orders"), seen(tmp_path, "revenue")) == ("orders 1", "revenue 2")
+    assert json.loads(Path(shop.layout.catalog_file).read_bytes())["format"] == 2
+    with pytest.raises(OperatorError, match="version 1 holds alerts, orders, which version 2 has taken over; discard"):
+        reopened(shop).discard(1)
+    # A catalog that was lost knows it again from the links.
+    os.unlink(shop.layout.catalog_file)
+    found = Catalog.open(tmp_path, "shop")
+    assert found.version(2).taken == {"orders": 1, "alerts": 1}
+    found.cut_over(1)
+    found.discard(2)
+    assert seen(tmp_path, "orders") == "orders 1"
+    found.begin_version("c", ["orders"], taken={"orders": 1})
+    found.discard(3)
+    assert json.loads(Path(shop.layout.catalog_file).read_bytes())["format"] == 2
+
+
+def test_a_version_takes_nothing_over_from_one_that_is_gone(shop: Catalog) -> None:
+    shop.create_first("a", ["orders"])
+    shop.begin_version("b", ["orders"])
+    shop.discard(2)
+    with pytest.raises(OperatorError, match="version 2 was discarded"):
+        shop.begin_version("c", ["orders"], taken={"orders": 2})
+    assert [version.number for version in shop.versions] == [1, 2]
