@@ -102,6 +102,14 @@ WRONG: list[tuple[str, str, str]] = [
     ("@hr.table(key='id', expect={'few': hr.drop('count < 5')})\ndef t(orders):\n"
      "    return orders.groupBy('id').count()", "3",
      "expectation 'few' takes rows out that an aggregate or custom state updates"),
+    ("@hr.table\ndef a(orders):\n    return orders\n@hr.table(late='quarantine')\ndef t(a):\n"
+     "    return a.withWatermark('at', '1 hour').groupBy(F.window('at', '1 hour')).count()", "6",
+     "late='quarantine': Spark does not show which rows it dropped, and only the records of a single topic can be"),
+    ("@hr.table(late='quarantine')\ndef t(orders):\n    return orders.withWatermark('at', '1 hour')", "3",
+     "late='quarantine': nothing in it drops late rows; group by, or drop duplicates by, the column of withWatermark"),
+    ("@hr.table(late='quarantine')\ndef t(orders):\n    rows = orders.withWatermark('at', '1 hour')\n"
+     "    return rows.dropDuplicates(['id', 'at']).groupBy(F.window('at', '1 hour')).count()", "3",
+     "which of its operators dropped a row cannot be told (Aggregate, Deduplicate)"),
     ("@hr.to_topic('x', value='nr')\ndef t(orders):\n    return orders", "3", "value names 'nr'"),
 ]  # fmt: skip
 
@@ -140,6 +148,17 @@ RIGHT = {
     "begin": "orders.groupBy(F.window('at', '1 hour')).count().select(F.col('window.start').alias('begin'), 'count')",
     "end": "orders.groupBy(F.window('at', '1 hour')).count().select('window.end', 'count')",
 }
+
+
+def test_rows_that_custom_state_gives_once_are_ordered_whichever_batch_they_come_in(bench: Bench) -> None:
+    state = (
+        "return orders.groupBy('id').applyInPandasWithState(f, 'id int, at timestamp', 'n int', 'append', 'NoTimeout')"
+    )
+    table = f"@hr.table(key='id', order_by='at')\ndef t(orders):\n    {state}\n"
+    code = f"def f(k, rows, state):\n    yield next(rows)\n{table}"
+    found = checked(bench, TOPIC + code).node("t")
+    assert (found.mode, found.order and found.order.by) == ("append", ("at",))
+    assert [column.name for column in found.hidden] == ["_headrace_order"]  # which merges only what is newer
 
 
 def test_a_key_may_be_what_is_grouped_by_under_any_name_and_the_start_of_a_window(bench: Bench) -> None:

@@ -17,6 +17,7 @@ from headrace.streaming.batch_offsets import batch_ranges
 from headrace.streaming.declarations import Node, Topic
 from headrace.streaming.delta_writes import Stamp
 from headrace.streaming.expectations import outcome_of
+from headrace.streaming.late_rows import LateRows
 from headrace.streaming.parsing import Parser
 from headrace.streaming.quarantine import Quarantine, rows_kept_out, unparsed
 from headrace.streaming.sources import UNPARSED
@@ -64,7 +65,10 @@ class BatchWriter:
         ledger: Ledger,
         read_again: "Callable[[SparkSession, Topic, TopicSource], DataFrame]",
         parser: Callable[[Topic], Parser],
+        late_rows: LateRows | None = None,
     ) -> None:
+        """`late_rows` finds those that came behind the watermark, if they are to be put aside."""
+        self._late_rows = late_rows
         self._facts = facts
         self._sink = sink
         self._read_again = read_again
@@ -120,7 +124,7 @@ class BatchWriter:
             self._sink.write(frame, stamp)
         self._first = False
         self.written = True
-        metrics, late = self._metrics(), self._late()
+        metrics, (late, watermark_ms) = self._metrics(), self._late()
         bad = {name: metrics.get(UNPARSED + name, {}).get("bad", 0) for name in facts.observed}
         extra = extra_fields.counted(metrics.get(UNPARSED + name, {}) for name in facts.observed)
         outcome = outcome_of(batch, metrics, facts.node.expectations, sum(bad.values()), late, extra)
@@ -128,6 +132,10 @@ class BatchWriter:
         if outcome.quarantined:
             rows, reason = expectations.quarantined(frame, facts.node.expectations)
             parts.append(rows_kept_out(rows, reason, stamp.as_part("quarantine")))
+        if late and watermark_ms is not None and self._late_rows is not None:
+            for raw in self._read(frame.sparkSession, *facts.observed):
+                rows, reason = self._late_rows.find(frame.sparkSession, raw, watermark_ms)
+                parts.append(rows_kept_out(rows, reason, stamp.as_part("late")))
         self._quarantine.write(parts)
         if self.records_read is not None:
             self.records_read += sum(metrics.get(UNPARSED + name, {}).get("rows", 0) for name in facts.observed)
@@ -138,11 +146,16 @@ class BatchWriter:
     ) -> "Iterator[tuple[DataFrame, Stamp]]":
         """What could not be parsed of the topics with these names among the observed."""
         for name in names:
+            for raw in self._read(spark, name):
+                yield unparsed(raw, self._parser(self._facts.observed[name]), stamp.as_part(f"unparsed/{name}"))
+
+    def _read(self, spark: "SparkSession", *names: str) -> "Iterator[DataFrame]":
+        """The records of this batch, of the topics with these names among the observed."""
+        for name in names:
             topic = self._facts.observed[name]
             for each in self.ranges:
                 if isinstance(each, TopicSource) and each.topic == topic.topic:
-                    raw = self._read_again(spark, topic, each)
-                    yield unparsed(raw, self._parser(topic), stamp.as_part(f"unparsed/{name}"))
+                    yield self._read_again(spark, topic, each)
 
     def _metrics(self) -> dict[str, dict[str, Any]]:
         """What the plan of this batch counted, as far as it ran."""
@@ -154,15 +167,19 @@ class BatchWriter:
             metrics[str(entry._1())] = {key: value or 0 for key, value in json.loads(entry._2().json()).items()}
         return metrics
 
-    def _late(self) -> int:
-        """Rows of this batch that came behind the watermark, as Spark's state operators counted them."""
+    def _late(self) -> tuple[int, int | None]:
+        """Rows of this batch that came behind the watermark, as Spark's state operators counted them, and the watermark
+        of an operator that dropped some."""
         query: Any = self._query
         work, late = [query._jsq.streamingQuery().lastExecution().executedPlan()], 0
+        watermark_ms: int | None = None
         while work:
             plan = work.pop()
             metric = plan.metrics().get(DROPPED_BY_WATERMARK)
-            if metric.isDefined():
-                late += int(metric.get().value())
+            if metric.isDefined() and (dropped := int(metric.get().value())) > 0:
+                late += dropped
+                if self._late_rows is not None:
+                    watermark_ms = int(plan.eventTimeWatermarkForLateEvents().get())
             children = plan.children()
             work.extend(children.apply(index) for index in range(children.size()))
-        return late
+        return late, watermark_ms

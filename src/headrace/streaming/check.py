@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.core.errors import InvariantError
+from headrace.streaming import late_rows
 from headrace.streaming.assembling import Assembled, Assembler, stored
 from headrace.streaming.batch_dependence import dependence_notes, refuse_dependent
 from headrace.streaming.changing import changes_how, changing_input, refuse, unmaintainable
@@ -155,6 +156,10 @@ def _checked(
     mode = "append" if whole else output_mode(node, frame)
     if not whole:
         refuse_dependent(node, frame, mode)
+    if node.late == "quarantine" and (why := late_rows.obstacle(graph, node, frame, mode)) is not None:
+        raise PipelineError(
+            node.place, f"{node.name}: late='quarantine': {why}; or leave it out, late rows are counted"
+        )
     order = None if whole else _order(node, frame, mode)
     hidden = _hidden(output, order, schema, frame) if isinstance(output, TableOutput) and order is not None else ()
     found = outlined(graph, node)

@@ -18,6 +18,7 @@ Mode = Literal["append", "update", "complete"]
 Action = Literal["warn", "drop", "quarantine", "fail"]
 Extra = Literal["ignore", "warn", "quarantine", "keep"]
 Latency = Literal["exactly_once", "realtime"]
+Late = Literal["count", "quarantine"]  # what happens to rows that come behind the watermark
 
 FORMATS: tuple[Format, ...] = ("json", "csv", "avro", "text", "raw")
 EXTRA: tuple[Extra, ...] = ("ignore", "warn", "quarantine", "keep")
@@ -220,6 +221,7 @@ class Node:
     options: Mapping[str, str]
     place: Place
     takes_batch: bool = False
+    late: Late = "count"
 
     @property
     def recomputed(self) -> bool:

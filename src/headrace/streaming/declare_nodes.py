@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, overload
 from headrace.streaming.declarations import (
     BATCH_ARGUMENT,
     BatchOutput,
+    Late,
     Latency,
     Mode,
     Node,
@@ -34,6 +35,7 @@ from headrace.streaming.rules import Expect, expectations_of, order_expected
 F = TypeVar("F", bound=Callable[..., Any])
 DECLARED = "__headrace_node__"
 TASKS_MAX = 1_000
+LATE = ("count", "quarantine")
 
 
 @overload
@@ -52,6 +54,7 @@ def table(
     nulls: Literal["null", "unchanged"] = ...,
     forget_deletes_after: str | timedelta | None = ...,
     expect: Expect | None = ...,
+    late: Late = ...,
     evolve: bool = ...,
     into: str | None = ...,
     replace_where: str | None = ...,
@@ -76,6 +79,7 @@ def table(
     nulls: Literal["null", "unchanged"] = "null",
     forget_deletes_after: str | timedelta | None = "7 days",
     expect: Expect | None = None,
+    late: Late = "count",
     evolve: bool = False,
     into: str | None = None,
     replace_where: str | None = None,
@@ -96,6 +100,7 @@ def table(
     With `history` the table keeps every version of a row: `valid_from` and `valid_to` are values of the one `order_by`
     column (`valid_to` is exclusive), and `is_current` tells the version that is valid now.
     `into` and `replace_where` fill another node's table back: the first batch replaces, later ones append.
+    Rows that come behind a watermark are counted; with `late="quarantine"` they go to quarantine as well.
 
     >>> import headrace as hr
     >>> @hr.table(key="id", order_by="lsn", delete="op = 'd'")
@@ -121,7 +126,8 @@ def table(
         properties=options_of(properties),
     )
     check_table(place, output)
-    return _decorator(function, output, expect=expect, trigger=trigger, options=options, name=name)
+    one_of(place, "late", late, LATE)
+    return _decorator(function, output, expect=expect, trigger=trigger, options=options, name=name, late=late)
 
 
 @overload
@@ -197,6 +203,7 @@ def to_topic(
     mode: Mode | None = None,
     tasks: int = 4,
     expect: Expect | None = None,
+    late: Late = "count",
     trigger: str | None = None,
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
@@ -212,6 +219,7 @@ def to_topic(
     """
     place = Place.of_caller()
     one_of(place, "latency", latency, ("exactly_once", "realtime"))
+    one_of(place, "late", late, LATE)
     if not 1 <= tasks <= TASKS_MAX:
         raise PipelineError(place, f"to_topic {topic!r}: tasks={tasks} is outside [1, {TASKS_MAX}]")
     output = TopicOutput(
@@ -230,7 +238,7 @@ def to_topic(
             raise PipelineError(place, f"to_topic {topic!r}: latency='realtime' takes no expectations; drop them")
         if output.order_by:
             raise PipelineError(place, f"to_topic {topic!r}: latency='realtime' cannot sort; drop order_by")
-    return _decorator(None, output, expect=expect, trigger=trigger, name=name)  # type: ignore[no-any-return]
+    return _decorator(None, output, expect=expect, trigger=trigger, name=name, late=late)  # type: ignore[no-any-return]
 
 
 @overload
@@ -288,6 +296,7 @@ def _node(
     trigger: str | None = None,
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
+    late: Late = "count",
 ) -> Node:
     code = inspect.unwrap(function).__code__
     place = Place(code.co_filename, code.co_firstlineno)
@@ -317,6 +326,7 @@ def _node(
         options=_query_options(place, name, options),
         place=place,
         takes_batch=takes_batch,
+        late=late,
     )
 
 

@@ -17,7 +17,7 @@ _TIME_WINDOW = "spark.timeWindow"  # Spark marks the column of a window with it
 
 def operators(frame: "DataFrame") -> Iterator[Any]:
     """The operators of the analysed plan, from the last one down."""
-    work = [_analysed(frame)]
+    work = [analysed(frame)]
     while work:
         plan = work.pop()
         yield plan
@@ -42,7 +42,7 @@ def filters(frame: "DataFrame") -> int:
 def above_state(frame: "DataFrame") -> tuple[str, str | None] | None:
     """The first operator that may leave out or multiply rows which state updates, with its condition if it filters;
     None if each of these rows reaches the table. A row that no longer passes would stay in the table as it was."""
-    plan = _analysed(frame)
+    plan = analysed(frame)
     while (name := str(plan.nodeName())) in _ROW_FOR_ROW:
         plan = plan.children().apply(0)
     if name in _UPDATING:
@@ -55,7 +55,7 @@ def group_problem(frame: "DataFrame", key: tuple[str, ...]) -> str | None:
 
     Each grouping expression must reach the key as itself, and nothing in the key may be the result of an aggregate:
     else a key has several groups, or a group changes its key and leaves the row of the old one behind."""
-    plan = _analysed(frame)
+    plan = analysed(frame)
     columns = [column for column in each_of(plan.output()) if column.name() in key]
     made = itself = {int(column.exprId().id()) for column in columns}
     while str(plan.nodeName()) in _ABOVE_GROUPS:
@@ -71,8 +71,8 @@ def group_problem(frame: "DataFrame", key: tuple[str, ...]) -> str | None:
     for each in named:
         if each.exprId().id() in made and functions.containsAggregate(each):
             return f"its key holds {each.name()!r}, the result of an aggregate, which changes"
-    held = [_bare(each) for each in named if each.exprId().id() in itself]
-    known = {int(each.exprId().id()) for each in held if _is_attribute(each)} | _passed_on(named, itself)
+    held = [bare(each) for each in named if each.exprId().id() in itself]
+    known = {int(each.exprId().id()) for each in held if is_attribute(each)} | _passed_on(named, itself)
     outside = [
         str(each.sql())
         for each in each_of(plan.groupingExpressions())
@@ -102,7 +102,7 @@ def each_of(seq: Any) -> list[Any]:
     return [seq.apply(index) for index in range(seq.size())]
 
 
-def _analysed(frame: "DataFrame") -> Any:
+def analysed(frame: "DataFrame") -> Any:
     found: Any = frame
     return found._jdf.queryExecution().analyzed()
 
@@ -113,22 +113,22 @@ def _passed_on(expressions: list[Any], wanted: set[int]) -> set[int]:
     for each in expressions:
         if each.exprId().id() not in wanted:
             continue
-        column = _bare(each)
-        if _kind(column) == "GetStructField" and _is_attribute(column.child()):
+        column = bare(each)
+        if _kind(column) == "GetStructField" and is_attribute(column.child()):
             window = column.child()
             column = window if window.metadata().contains(_TIME_WINDOW) else column
-        if _is_attribute(column):
+        if is_attribute(column):
             found.add(int(column.exprId().id()))
     return found
 
 
-def _bare(expression: Any) -> Any:
+def bare(expression: Any) -> Any:
     while _kind(expression) == "Alias":
         expression = expression.child()
     return expression
 
 
-def _is_attribute(expression: Any) -> bool:
+def is_attribute(expression: Any) -> bool:
     return _kind(expression) == "AttributeReference"
 
 

@@ -28,7 +28,7 @@ from headrace.streaming.delta_writes import Stamp, add_column, append
 from headrace.streaming.parsing import BAD, Parser
 from headrace.streaming.plans import operators
 from headrace.streaming.quarantine import rows_kept_out
-from headrace.streaming.sources import SKIPPED, without_hidden
+from headrace.streaming.sources import whole_records, without_hidden
 from headrace.tables.storage import is_delta, storage_of
 
 if TYPE_CHECKING:
@@ -116,12 +116,7 @@ class _Reader:
     def topic(self, topic: Topic, observed: str) -> "DataFrame":
         from pyspark.sql import functions as F
 
-        parser = self._place.parser(topic)
-        skipped = parser.skipped()
-        rows = parser.split(self._raw.where(F.col("topic") == topic.topic)).where(~F.col(BAD))
-        extra = [] if skipped is None else [skipped.alias(SKIPPED)]
-        whole = rows.select(*extra, *parser.columns())
-        return whole if skipped is None else whole.where(~F.col(SKIPPED)).drop(SKIPPED)
+        return whole_records(self._raw.where(F.col("topic") == topic.topic), self._place.parser(topic))
 
     def own_table(self, node: Node, given: TableStream | None, *, changes: bool) -> "DataFrame":
         return self._place.empty(node.name)

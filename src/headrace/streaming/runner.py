@@ -43,6 +43,7 @@ from headrace.streaming.keyed_history import HistoryTable
 from headrace.streaming.keyed_merge import KeyedTable
 from headrace.streaming.keyed_partial import PartialTable
 from headrace.streaming.lag import Lag
+from headrace.streaming.late_rows import LateRows
 from headrace.streaming.lineage import Lineage
 from headrace.streaming.loading import Loaded
 from headrace.streaming.maintaining import GivenReader, Inputs, MaintainSink, refuse_streamed
@@ -400,6 +401,11 @@ class Runner:
             ledger=ledger,
             read_again=self._reader.again,
             parser=self._schemas.parser,
+            late_rows=(
+                LateRows(self._graph, node, assembled.frame, self._schemas.parser)
+                if node.late == "quarantine"
+                else None
+            ),
         )
         frame = observe(assembled.frame, node.expectations)
         stream: Any = (

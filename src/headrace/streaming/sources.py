@@ -83,6 +83,16 @@ def parsed_topic(raw: "DataFrame", parser: Parser, observed: str) -> "DataFrame"
     return whole if skipped is None else whole.where(~F.col(SKIPPED)).drop(SKIPPED)
 
 
+def whole_records(raw: "DataFrame", parser: Parser) -> "DataFrame":
+    """The same of plain records, without counting."""
+    from pyspark.sql import functions as F
+
+    skipped = parser.skipped()
+    more = [] if skipped is None else [skipped.alias(SKIPPED)]
+    whole = parser.split(raw).where(~F.col(BAD)).select(*more, *parser.columns())
+    return whole if skipped is None else whole.where(~F.col(SKIPPED)).drop(SKIPPED)
+
+
 def table_stream(
     spark: "SparkSession", path: str, given: TableStream | None, *, changes: bool, by_commits: bool = False
 ) -> "DataFrame":

@@ -28,11 +28,10 @@ from headrace.streaming.keyed_merge import KeyedTable
 from headrace.streaming.keyed_partial import PartialTable
 from headrace.streaming.loading import Loaded
 from headrace.streaming.opening import open_table
-from headrace.streaming.parsing import BAD
 from headrace.streaming.reading import real_path, table_path
 from headrace.streaming.run_settings import RunSettings
 from headrace.streaming.schemas import Schemas
-from headrace.streaming.sources import SKIPPED, raw_range, static_table, without_hidden
+from headrace.streaming.sources import raw_range, static_table, whole_records, without_hidden
 from headrace.streaming.spark_errors import first_line
 from headrace.streaming.worker_code import WorkerCode
 
@@ -216,13 +215,7 @@ class _Reader:
         self._directory = directory
 
     def topic(self, topic: Topic, observed: str) -> "DataFrame":
-        from pyspark.sql import functions as F
-
-        parser = self._schemas.parser(topic)
-        skipped = parser.skipped()
-        extra = [] if skipped is None else [skipped.alias(SKIPPED)]
-        whole = parser.split(self._trials.sample(topic)).where(~F.col(BAD)).select(*extra, *parser.columns())
-        return whole if skipped is None else whole.where(~F.col(SKIPPED)).drop(SKIPPED)
+        return whole_records(self._trials.sample(topic), self._schemas.parser(topic))
 
     def own_table(self, node: Node, given: TableStream | None, *, changes: bool) -> "DataFrame":
         spark = self._trials._spark
