@@ -96,8 +96,9 @@ def _begin_again(loaded: Loaded, graph: Graph, catalog: Catalog, live: Version) 
         return None
     written = Written(catalog.layout, live.number, live.tables)
     nodes = sorted(touched & ({node.name for node in graph.queries} | _begun(catalog, live)))
-    if any(written.rows(node) for node in nodes) or any(node in live.taken for node in nodes):
-        return None  # what was taken over is its owner's as well
+    shared = {*live.taken, *(node for each in catalog.history.taken_from(live.number).values() for node in each)}
+    if any(node in shared or written.rows(node) for node in nodes):
+        return None  # what versions share is not for one of them to begin again
     with exclusive(catalog, live.number):
         for node in nodes:
             written.forget(node)

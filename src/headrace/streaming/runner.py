@@ -196,12 +196,13 @@ class Runner:
 
     def _leave(self, node: Node, checked: Checked) -> None:
         """A node that another run has, or that is not this version's to run before it is live."""
+        owner = f"taken over from version {self._home(node.name)}; " if node.name in self._taken else ""
+        message = f"{owner}left to the run of another version"
         if self._settings.once:
-            self._say(f"{node.name}: taken over from version {self._home(node.name)}, and left to the run of that one")
+            self._say(f"{node.name}: {message}")
             return
         self._left.append(node)
-        owner = f"taken over from version {self._home(node.name)}; " if node.name in self._taken else ""
-        progress = NodeProgress(name=node.name, message=f"{owner}left to another run for now")
+        progress = NodeProgress(name=node.name, message=f"{message} for now")
         self._describe(progress, node, checked)
 
     def _describe(self, progress: NodeProgress, node: Node, checked: Checked) -> None:

@@ -51,7 +51,9 @@ def live(folder: Path) -> str:
     file = write(folder, CODE.format(limit=10))
     layout = launch_live(file, str(folder / "tables")).catalog.layout
     for table in ("clean", "totals", "paid"):
-        write_deltalake(layout.table_dir(1, table), pyarrow.table({"day": [1]}))
+        write_deltalake(
+            layout.table_dir(1, table), pyarrow.table({"day": [1] if table != "paid" else pyarrow.array([], "int64")})
+        )
     for topic in ("orders", "payments"):
         path = Path(layout.version_dir(1), schema_file(topic))
         path.parent.mkdir(exist_ok=True)
@@ -88,6 +90,12 @@ def test_a_refresh_takes_over_what_did_not_change_and_goes_on_when_it_is_asked_f
         OperatorError, match="version 2 is a replay of this code that builds again, alerts, totals only"
     ):
         refresh(tmp_path, file)
+    # What versions share is not begun again, though it has written no row.
+    assert launch_live(write(tmp_path, CODE.format(limit=10)), str(tmp_path / "tables")).version == 1
+    changed = write(tmp_path, CODE.format(limit=10).replace("return payments", "return None"))
+    with pytest.raises(OperatorError, match="its code is not that of version 1"):
+        launch_live(changed, str(tmp_path / "tables"))
+    write(tmp_path, CODE.format(limit=20))
     # Of a version that has taken nodes over, the next one takes them over from their owner.
     write_deltalake(launch.catalog.layout.table_dir(2, "totals"), pyarrow.table({"day": [1]}))
     launch.catalog.cut_over(2)
