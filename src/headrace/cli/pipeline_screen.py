@@ -187,13 +187,15 @@ def title(progress: "RunProgress") -> str:
 
 
 def replay_text(progress: "RunProgress") -> str:
-    """How far a replay has come, by the nodes that read topics."""
-    reading = [node for node in progress.nodes.values() if node.lag is not None and node.reads_topics]
+    """How far a replay has come, by the nodes that read topics; where none does, as in a refresh, by all."""
+    known = [node for node in progress.nodes.values() if node.lag is not None]
+    reading = [node for node in known if node.reads_topics] or known
     behind = sum(node.lag or 0 for node in reading)
     done = sum(node.rows_in for node in reading)
     if not reading or not done:
         return "replaying"
-    text = f"replaying: {done / (done + behind):.0%}, {behind:,} records to go"
+    what = "records" if reading[0].reads_topics else "rows"
+    text = f"replaying: {done / (done + behind):.0%}, {behind:,} {what} to go"
     # The slowest decides; what is written meanwhile comes on top of it, so this is a guess.
     seconds = max((node.lag / node.rows_rate for node in reading if node.lag and node.rows_rate), default=None)
     return text if seconds is None or not behind else f"{text}, about {duration(seconds)}"

@@ -63,7 +63,7 @@ class LineView:
         self._replay = replay
         self._said: dict[str, tuple[Any, ...]] = {}
         self._said_at: dict[str, float] = {}
-        self._replay_said_at = time.monotonic()
+        self._replay_said, self._replay_said_at = "", time.monotonic()
         self._caught_up = False
 
     def say(self, line: str) -> None:
@@ -94,9 +94,9 @@ class LineView:
         if progress.caught_up:
             self._caught_up = True
             click.echo(caught_up_text(progress))
-        elif now - self._replay_said_at >= LINE_EVERY_S:
-            self._replay_said_at = now
-            click.echo(f"{progress.pipeline} version {progress.version}: {replay_text(progress)}")
+        elif now - self._replay_said_at >= LINE_EVERY_S and (text := replay_text(progress)) != self._replay_said:
+            self._replay_said, self._replay_said_at = text, now
+            click.echo(f"{progress.pipeline} version {progress.version}: {text}")
 
 
 class ScreenView:

@@ -138,6 +138,14 @@ def test_how_far_a_replay_is_comes_as_a_line_too(
     now[0] = 6.0
     view.show(shop())
     assert "shop version 2: replaying: 91%, 123,456 records to go, about 7 s" in capsys.readouterr().out
+    now[0] = 12.0
+    view.show(shop())  # nothing has moved
+    assert "replaying" not in capsys.readouterr().out
+    refreshed = shop()  # of which no node reads a topic
+    for node in refreshed.nodes.values():
+        node.reads_topics = False
+    view.show(refreshed)
+    assert "rows to go" in capsys.readouterr().out
 
 
 def test_what_is_no_terminal_gets_lines() -> None:
