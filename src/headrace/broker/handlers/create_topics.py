@@ -1,4 +1,4 @@
-"""CreateTopics: new topics, all written down with one fsync.
+"""CreateTopics: new topics, many written down with one fsync.
 
 v4 lets -1 stand for the broker's number of partitions and replicas, v5 answers with the settings in
 force, v7 with the topic's id. Earlier versions are answered with less. One broker holds one replica of
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.api import Api, Request
 from headrace.broker.config_view import ConfigView
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
 
 PARTITIONS_A_REQUEST_MAX = 10_000  # as Kafka; more would also hold up the event loop
+TOPICS_PER_SLICE: Final = 50  # that are written down at once
 
 
 def handle(node: Node, request: Request) -> Body | Steps:
@@ -124,22 +125,23 @@ def _check_assignments(topic: Any, node_id: int) -> None:
 
 def _make(node: Node, planned: list[NewTopic], validate_only: bool) -> Generator[None, None, list[PeerError | None]]:
     problems: list[PeerError | None] = [None] * len(planned)
-    if validate_only or not planned:
+    if validate_only:
         return problems
-    free = []  # another request may have made some since they were planned
-    for at, new in enumerate(planned):
+    for first in range(0, len(planned), TOPICS_PER_SLICE):
+        free = []  # another request may have made some since they were planned, up to the last moment
+        for at, new in enumerate(planned[first : first + TOPICS_PER_SLICE], first):
+            try:
+                node.topics.plan(new.name, new.partition_count, new.overrides)
+                free.append(at)
+            except PeerError as error:
+                problems[at] = error
         try:
-            node.topics.plan(new.name, new.partition_count, new.overrides)
-            free.append(at)
+            made = yield from node.topics.make_in_steps([planned[at] for at in free])
         except PeerError as error:
-            problems[at] = error
+            made = [error] * len(free)
+        for at, result in zip(free, made, strict=True):
+            problems[at] = result if isinstance(result, PeerError) else None
         yield
-    try:
-        made = yield from node.topics.make_in_steps([planned[at] for at in free])
-    except PeerError as error:
-        made = [error] * len(free)
-    for at, result in zip(free, made, strict=True):
-        problems[at] = result if isinstance(result, PeerError) else None
     return problems
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from headrace.broker.api import Api, Request
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.broker.topics import Topic
 
 Asked = tuple[str | None, UUID | None]  # name, id
+TOPICS_PER_SLICE: Final = 50  # that are written down at once
 
 
 def handle(node: Node, request: Request) -> Body | Steps:
@@ -69,14 +70,19 @@ def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
             answers[topic.name, topic.id] = None
         except PeerError as error:
             answers[shown] = error
-    for name, topic_id in doomed:
-        if topic_id is not None and node.topics.by_id(topic_id) is None:  # another request was quicker
-            answers[name, topic_id] = _unknown(None)
-    doomed = [each for each in doomed if answers[each] is None]
-    try:
-        yield from node.topics.delete_in_steps(*(name for name, _ in doomed if name is not None))
-    except PeerError as error:
-        answers |= dict.fromkeys(doomed, error)
+    for first in range(0, len(doomed), TOPICS_PER_SLICE):
+        there: dict[Asked, str] = {}
+        for topic_id, each in ((each[1], each) for each in doomed[first : first + TOPICS_PER_SLICE]):
+            topic = node.topics.by_id(topic_id) if topic_id is not None else None
+            if topic is None:  # another request was quicker
+                answers[each] = _unknown(None)
+            else:
+                there[each] = topic.name
+        try:
+            yield from node.topics.delete_in_steps(*there.values())
+        except PeerError as error:
+            answers |= dict.fromkeys(there, error)
+        yield
     responses = []
     for shown, refusal in answers.items():
         responses.append(_answer(shown, refusal))
