@@ -82,6 +82,10 @@ def new_topic(name):
     return {"name": name, "num_partitions": 1, "replication_factor": -1, "assignments": [], "configs": []}
 
 
+def of(name):
+    return {"name": name, "value": "1"}
+
+
 def fetch(partitions, session=(0, -1), wait_ms=0):
     one = {"current_leader_epoch": -1, "fetch_offset": 0, "log_start_offset": -1, "partition_max_bytes": 1 << 20}
     topics = [{"topic": "t", "partitions": [{"partition": index, **one} for index in partitions]}] if partitions else []
@@ -232,6 +236,22 @@ REQUESTS = {
         1,
         lambda p: {
             "resources": [{"resource_type": 2, "resource_name": name, "configs": [SET]} for name in NAMES],
+            "validate_only": True,
+        },
+    ),
+    "AlterConfigs of one topic": (
+        33,
+        2,
+        lambda p: {
+            "resources": [{"resource_type": 2, "resource_name": "t", "configs": [of(name) for name in NAMES]}],
+            "validate_only": True,
+        },
+    ),
+    "IncrementalAlterConfigs of one broker": (
+        44,
+        1,
+        lambda p: {
+            "resources": [{"resource_type": 4, "resource_name": "", "configs": [SET | of(name) for name in NAMES]}],
             "validate_only": True,
         },
     ),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping
-from typing import Any
+from collections.abc import Generator, Iterable, Mapping, Sized
+from typing import Any, Final
 
 from headrace.broker.catalog import CLUSTER_WIDE, THIS_BROKER
 from headrace.broker.steps import tally
@@ -12,6 +12,7 @@ from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import INVALID_REQUEST
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+CONFIGS_MAX: Final = 1_000  # settings of one resource in a request
 
 
 def broker_layer(name: str, node_id: int) -> str:
@@ -37,6 +38,7 @@ def check_change(resource: Any, counts: Mapping[tuple[int, str], int], nullable:
     """What is wrong with a change before anyone looks at what it changes."""
     if counts[resource.resource_type, resource.resource_name] > 1:
         raise PeerError(INVALID_REQUEST, "Each resource must appear at most once.")
+    check_count(resource.configs)
     keys = Counter(config.name for config in resource.configs)
     if any(count > 1 for count in keys.values()):
         raise PeerError(INVALID_REQUEST, "Error due to duplicate config keys")
@@ -44,6 +46,13 @@ def check_change(resource: Any, counts: Mapping[tuple[int, str], int], nullable:
     nulls = [config.name for config in resource.configs if config.value is None and config.name not in allowed]
     if nulls:
         raise PeerError(INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+
+
+def check_count(configs: Sized) -> None:
+    """They are looked at at once, and there are not nearly as many settings."""
+    if len(configs) > CONFIGS_MAX:
+        why = f"{len(configs)} settings of one resource; at most {CONFIGS_MAX} are taken."
+        raise PeerError(INVALID_REQUEST, why)
 
 
 def count_resources(resources: Iterable[Any]) -> Generator[None, None, Mapping[tuple[int, str], int]]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.broker.api import Api, Request
 from headrace.broker.config_view import ConfigView
 from headrace.broker.handlers.assignment import check_replicas
+from headrace.broker.handlers.config_resources import check_count
 from headrace.broker.steps import Steps, stepped, tally, up_to_few
 from headrace.broker.topic_names import check_collision, folded
 from headrace.broker.topics import NewTopic
@@ -78,6 +79,7 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
 def _plan(node: Node, topic: Any) -> NewTopic:
     """The checks in Kafka's order: name, settings, then numbers."""
     settings = node.settings
+    check_count(topic.configs)
     configs = {config.name: config.value for config in topic.configs}
     count = len(topic.assignments) or topic.num_partitions
     new = node.topics.plan(topic.name, 1 if count < 1 else count, configs)
