@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Container, Generator, Mapping
 from typing import Final
 
 from headrace.broker.internal_topics import AllOf, BrokerTopics, Markers, TopicJournal
@@ -87,11 +87,11 @@ class Coordination:
             "coordinator_partitions_lost": {(name,): len(each.lost_partitions) for name, each in journals.items()},
         }
 
-    def topic_deleted(self, name: str, done: Done) -> Generator[None, None, None]:
+    def topics_deleted(self, names: Container[str], done: Done) -> Generator[None, None, None]:
         """Offsets of a topic that is gone mean nothing, and must not be found if one of that name is made again. `done`
         when that is written down."""
         waiting = AllOf(done)
-        found = yield from self.groups.offsets.partitions_of_topic(name)
+        found = yield from self.groups.offsets.partitions_of_topics(names)
         for group_id, partitions in found.items():
             for first in range(0, len(partitions), OFFSETS_PER_STEP):
                 waiting.expect()

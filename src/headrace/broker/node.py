@@ -9,7 +9,7 @@ import os
 import resource
 import threading
 import uuid
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -123,13 +123,12 @@ class Node:
         self.topics = Topics(self.catalog, self.store, self.settings)
         self.topics.load()
         self.store.flush_recovered()
-        self.topics.on_deleted = self._topic_deleted
+        self.topics.on_deleted = self._topics_deleted
         self.store.on_offline = self._directory_offline
         self.producer_ids = ProducerIds(self.catalog.take_producer_ids)
         if any(self.topics.get(name) is not None for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)):
             _ = self.coordination  # there is something to load, and perhaps to finish
-        for topic_id, name in list(self.catalog.deleted.items()):
-            finish(self._forget_topic(topic_id, name))
+        finish(self._forget_topics(dict(self.catalog.deleted)))
         self.router = Router(self)
         self.metrics.api_names = self.router.names()
         self.server.dispatch = self.router.dispatch
@@ -254,25 +253,28 @@ class Node:
         self.compactor.settings = _compaction_settings(settings)
         self._compact_later()
 
-    def _topic_deleted(self, topic: Topic) -> Generator[None, None, None]:
-        for partition in topic.partitions:
-            partition.wake()
-            if partition.index % ITEMS_PER_STEP == 0:
-                yield
-        yield from self._forget_topic(topic.id, topic.name)
+    def _topics_deleted(self, topics: Sequence[Topic]) -> Generator[None, None, None]:
+        for topic in topics:
+            for partition in topic.partitions:
+                partition.wake()
+                if partition.index % ITEMS_PER_STEP == 0:
+                    yield
+        yield from self._forget_topics({topic.id: topic.name for topic in topics})
 
-    def _forget_topic(self, topic_id: uuid.UUID, name: str) -> Generator[None, None, None]:
-        """What groups have committed for a deleted topic. Its deletion is over when that is written down."""
+    def _forget_topics(self, deleted: Mapping[uuid.UUID, str]) -> Generator[None, None, None]:
+        """What groups have committed for deleted topics. Their deletion is over when that is written down."""
 
         def done(error: Exception | None) -> None:
             if error is None:
-                self.catalog.deletion_finished(topic_id)
+                for topic_id in deleted:
+                    self.catalog.deletion_finished(topic_id)
 
-        made_again = self.topics.get(name) is not None  # then what is committed is of the new one
-        if self._coordination is None or made_again:
+        # What is committed for one that was made again is of the new one.
+        names = {name for name in deleted.values() if self.topics.get(name) is None}
+        if self._coordination is None or not names:
             done(None)
         else:
-            yield from self._coordination.topic_deleted(name, done)
+            yield from self._coordination.topics_deleted(names, done)
 
     def _directory_offline(self, directory: LogDirectory) -> None:
         self.topics.revision += 1

@@ -57,7 +57,7 @@ class NewTopic:
 class Topics:
     def __init__(self, catalog: Catalog, store: LogStore, settings: BrokerSettings) -> None:
         self.revision = 0
-        self.on_deleted: Callable[[Topic], Iterable[None]] = lambda topic: ()  # in steps
+        self.on_deleted: Callable[[Sequence[Topic]], Iterable[None]] = lambda topics: ()  # in steps
         self._catalog = catalog
         self._store = store
         self._settings = settings
@@ -194,8 +194,8 @@ class Topics:
                         self._store.delete(partition.local)
                     if partition.index % LOGS_PER_STEP == 0:
                         yield
-            for topic in topics:  # while the names are taken: what is said of a new topic of that name must stay
-                yield from self.on_deleted(topic)
+            # While the names are taken: what is said of a new topic of that name must stay.
+            yield from self.on_deleted(topics)
         finally:
             self._end(names)
 

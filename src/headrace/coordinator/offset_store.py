@@ -11,7 +11,7 @@ A tombstone takes the pending offsets of its partition along. A marker ends a tr
 (`writing`) is not seen yet, but what it is about to replace must not expire, and what deletes a group deletes it too.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Container, Generator, Iterable
 from typing import Any, Final
 
 from headrace.coordinator.group_records import CommittedOffset, OffsetCommitRecord, encode_offset_commit
@@ -73,15 +73,15 @@ class OffsetStore:
         tables: tuple[dict[str, Any], ...] = (self._groups, self._pending, self._writing)
         return list(dict.fromkeys(each for table in tables for each in table.get(group_id, ())))
 
-    def partitions_of_topic(self, topic: str) -> Generator[None, None, dict[str, list[TopicPartition]]]:
-        """By group, what must be deleted with the topic, found in steps. Nobody commits for it any more; what is on its
-        way moves from the first of these tables to the last, so nothing is missed."""
+    def partitions_of_topics(self, topics: Container[str]) -> Generator[None, None, dict[str, list[TopicPartition]]]:
+        """By group, what must be deleted with these topics, found in steps. Nobody commits for them any more; what is
+        on its way moves from the first of these tables to the last, so nothing is missed."""
         found: dict[str, dict[TopicPartition, None]] = {}
         tables: tuple[dict[str, Any], ...] = (self._writing, self._pending, self._groups)
         for table in tables:
             for group_id in list(table):
                 for at, each in enumerate(list(table.get(group_id, ()))):
-                    if each[0] == topic:
+                    if each[0] in topics:
                         found.setdefault(group_id, {})[each] = None
                     if at % OFFSETS_PER_STEP == 0:
                         yield

@@ -22,6 +22,6 @@ def give(request: Any, slot: Any, answer: Any) -> None:
 def coordinators(node: Any) -> SimpleNamespace:
     if not isinstance(node._coordination, SimpleNamespace):
         node._coordination = SimpleNamespace(
-            has_gathered=False, end_of_turn=lambda: None, topic_deleted=lambda topic, done: ()
+            has_gathered=False, end_of_turn=lambda: None, topics_deleted=lambda names, done: ()
         )
     return node._coordination

@@ -8,7 +8,7 @@ from node_clients import connected, turn
 
 from headrace.broker import steps
 from headrace.broker.handlers import fetch_slowly  # noqa: F401  the first step is not to count its import
-from headrace.coordinator.group_records import GroupMetadata, MemberMetadata
+from headrace.coordinator.group_records import CommittedOffset, GroupMetadata, MemberMetadata
 from headrace.protocol import error_codes, messages
 
 COUNT = 1_500
@@ -378,3 +378,17 @@ def test_members_that_leave_are_told_when_that_could_not_be_written(node, client
     leaving = [{"member_id": name, "group_instance_id": None, "reason": None} for name in names]
     answer = busy.ask(13, 5, {"group_id": "crowd", "members": leaving})
     assert (answer.error_code, list(answer.members)) == (error_codes.NOT_COORDINATOR, [])
+
+
+def test_others_are_served_while_a_topic_goes_for_which_very_many_groups_have_committed(node, clients):
+    busy, other = clients(), clients()
+    busy.ask(10, 4, {"key_type": 0, "coordinator_keys": ["g"]})
+    offsets = node.groups.offsets
+    for name in NAMES:
+        offsets.apply(name, "t", 0, CommittedOffset(5))
+        offsets.apply(name, "u", 0, CommittedOffset(5))
+    sent = messages.encode_request(20, 5, 1, "test", {"topic_names": ["t"], "timeout": 1000})
+    assert assert_others_are_served_meanwhile(node, busy, other, sent) > COUNT
+    turn(node)
+    assert all(list(offsets.all(name)) == [("u", 0)] for name in NAMES)
+    assert node.catalog.deleted == {}, "nothing is left of it"

@@ -299,13 +299,13 @@ def test_a_name_is_free_only_when_what_was_said_of_the_deleted_topic_is_forgotte
         topics.create(name, 1, {})
     told = []
 
-    def deleted(topic):
+    def deleted(gone):
         yield
-        told.append((topic.name, set(topics._changing)))
+        told.append(([topic.name for topic in gone], set(topics._changing)))
 
     topics.on_deleted = deleted
     topics.delete("orders", "users")
-    assert told == [("orders", {"orders", "users"}), ("users", {"orders", "users"})]
+    assert told == [(["orders", "users"], {"orders", "users"})]
     assert not topics._changing
 
 

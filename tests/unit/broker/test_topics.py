@@ -147,7 +147,7 @@ def test_kafkas_own_topics_are_internal(node):
 def test_a_deleted_topic_is_gone_from_memory_disk_and_catalog(make_node):
     node = make_node()
     told = []
-    node.topics.on_deleted = lambda topic: told.append(topic) or ()
+    node.topics.on_deleted = lambda topics: told.extend(topics) or ()
     made = node.topics.create("orders", 2, {})
     node.topics.delete("orders")
     assert (node.topics.get("orders"), node.topics.by_id(made.id), told) == (None, None, [made])

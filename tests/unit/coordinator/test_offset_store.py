@@ -75,7 +75,7 @@ def test_a_topic_takes_the_offsets_of_all_groups_along(store):
     store.apply("g", "t", 0, at(5))
     store.apply("g", "u", 0, at(5))
     store.pend(PRODUCER, "h", [("t", 1, at(6))])
-    assert finish(store.partitions_of_topic("t")) == {"g": [("t", 0)], "h": [("t", 1)]}
+    assert finish(store.partitions_of_topics({"t"})) == {"g": [("t", 0)], "h": [("t", 1)]}
 
 
 # ── transactions ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -211,7 +211,7 @@ def test_what_is_being_committed_anew_does_not_expire_and_goes_with_its_group(st
     assert store.get("g", "u", 0) is None
     assert expired(store, 9000) == []
     assert store.partitions("g") == [("t", 0), ("u", 0)]
-    assert finish(store.partitions_of_topic("u")) == {"g": [("u", 0)]}
+    assert finish(store.partitions_of_topics({"u"})) == {"g": [("u", 0)]}
     assert len(store.delete_records("g", [("u", 0)])) == 1
     store.written("g", entries)
     assert expired(store, 9000) == [("t", 0)]
