@@ -46,7 +46,7 @@ def pipelines(directory: Path, broker: headrace.Broker) -> None:
     assert changed != code
     (directory / "shop.py").write_text(code)
     (directory / "shop_changed.py").write_text(changed)
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     for number in range(-2, 18):
         order = {"order_id": str(number), "customer": "ann", "amount": number, "at": "2026-01-31T10:00:00Z"}
         producer.produce("orders", json.dumps(order))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def produce(broker: headrace.Broker, topic: str, *orders: tuple[str, int]) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     for customer, amount in orders:
         producer.produce(topic, key=customer, value=json.dumps({"customer": customer, "amount": amount}))
     assert producer.flush(WAIT_S_MAX) == 0
@@ -45,7 +45,7 @@ def amounts(records: DataFrame) -> DataFrame:
 def test_records_arrive_with_key_headers_partition_offset_and_time(
     spark: SparkSession, broker: headrace.Broker
 ) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     for number in range(3):
         producer.produce("columns", f"v{number}", f"k{number}", headers={"trace": str(number)}, timestamp=1000 + number)
     assert producer.flush(WAIT_S_MAX) == 0

@@ -45,7 +45,7 @@ COUNT = 20
 
 
 def test_a_pipeline_runs_on_a_cluster_by_a_change_of_address(broker: headrace.Broker, tmp_path: Path) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     for number in range(COUNT):
         producer.produce("clustered", f'{{"number": {number}}}')
     assert producer.flush(WAIT_S_MAX) == 0

@@ -95,7 +95,7 @@ class Shell:
 
 def test_the_documents_samples_run_as_typed_in_the_shell(shared_broker: headrace.Broker, tmp_path: Path) -> None:
     (tmp_path / "diamonds.csv").write_text(CSV)
-    producer = Producer({"bootstrap.servers": shared_broker.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": shared_broker.bootstrap_servers, "log_level": 0})
     for number in range(3):
         producer.produce("typed", f"v{number}", f"k{number}")
     assert producer.flush(WAIT_S_MAX) == 0
