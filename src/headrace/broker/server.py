@@ -10,7 +10,6 @@ are written. Nothing that is under way is dropped.
 
 from __future__ import annotations
 
-import errno
 import logging
 import resource
 import socket
@@ -21,14 +20,12 @@ from typing import Final
 
 from headrace.broker.connection import Connection
 from headrace.broker.metrics import Metrics
-from headrace.core.errors import OperatorError
 from headrace.core.settings import BrokerSettings
 from headrace.core.telemetry import event
-from headrace.net.reactor import READ, Reactor
+from headrace.net.listener import Listener
+from headrace.net.reactor import Reactor
 from headrace.protocol.framing import READ_BYTES_MAX, Chunk, ChunkPool
 
-ACCEPTS_MAX: Final = 64  # a turn
-ACCEPT_PAUSE_S: Final = 0.1
 CHOKED_BYTES_MIN: Final = 4 << 10  # that a connection which takes no memory may send while memory is short
 DESCRIPTORS_SPARE: Final = 128  # kept for the log and the rest of the broker
 SLICE_S: Final = 0.001  # a connection with more requests is served so long in a turn
@@ -72,7 +69,7 @@ class Server:
         self._by_address: Counter[str] = Counter()
         self._parked: list[Connection] = []
         self._holders: dict[Connection, None] = {}  # who has such frames, oldest first
-        self._listener: socket.socket | None = None
+        self._listener: Listener | None = None
         self.use(settings)
 
     def use(self, settings: BrokerSettings) -> None:
@@ -87,42 +84,16 @@ class Server:
     def listen(self) -> int:
         """Binds, and returns the port."""
         settings = self._settings
-        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if settings.socket_receive_buffer_bytes > 0:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.socket_receive_buffer_bytes)
-        try:
-            listener.bind((settings.host, settings.port))
-            listener.listen(settings.socket_listen_backlog_size)
-        except OSError as error:
-            listener.close()
-            raise OperatorError(_cannot_listen(settings, error)) from error
-        self._listener = listener
-        self.reactor.add(listener.fileno(), READ, self._accept)
+        self._listener = Listener(
+            self.reactor,
+            settings.host,
+            settings.port,
+            self._welcome,
+            backlog=settings.socket_listen_backlog_size,
+            receive_buffer_bytes=settings.socket_receive_buffer_bytes,
+        )
         self.reactor.every(TICK_SECONDS, self._tick)
-        return int(listener.getsockname()[1])
-
-    def _accept(self, _: int) -> None:
-        listener = self._listener
-        for _ in range(ACCEPTS_MAX):
-            if listener is None:
-                return
-            try:
-                sock, address = listener.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                # Out of descriptors: it stays in the kernel's queue, and we do not look there for a moment.
-                event(logger, logging.WARNING, "cannot accept a connection", reason=error.strerror)
-                self.reactor.change(listener.fileno(), 0)
-                self.reactor.call_later(ACCEPT_PAUSE_S, self._look_again)
-                return
-            self._welcome(sock, address)
-
-    def _look_again(self) -> None:
-        if self._listener is not None:
-            self.reactor.change(self._listener.fileno(), READ)
+        return self._listener.port
 
     def _welcome(self, sock: socket.socket, address: tuple[str, int]) -> None:
         settings, metrics = self._settings, self.metrics
@@ -325,13 +296,5 @@ class Server:
 
     def stop_listening(self) -> None:
         if self._listener is not None:
-            self.reactor.remove(self._listener.fileno())
             self._listener.close()
             self._listener = None
-
-
-def _cannot_listen(settings: BrokerSettings, error: OSError) -> str:
-    where = f"{settings.host}:{settings.port}"
-    if error.errno == errno.EADDRINUSE:
-        return f"{where}: the port is in use; stop who uses it, or give another with --port (0 picks a free one)"
-    return f"{where}: cannot listen there ({error.strerror}); give another --host or --port"

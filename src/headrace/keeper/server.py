@@ -5,7 +5,6 @@ to the zxid that it has seen is synced. One write is under way at a time; what c
 which is how many clients share one sync. A failed sync ends the process: what the disk holds is not known then.
 """
 
-import errno
 import logging
 import resource
 import socket
@@ -14,16 +13,15 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.core.clock import Clock
-from headrace.core.errors import InvariantError, OperatorError
+from headrace.core.errors import InvariantError
 from headrace.core.telemetry import event
 from headrace.keeper import requests
 from headrace.keeper.connection import Connection
 from headrace.keeper.machine import Machine, Output, Peer
 from headrace.keeper.settings import KeeperSettings
-from headrace.net.reactor import READ, Reactor
+from headrace.net.listener import Listener
+from headrace.net.reactor import Reactor
 
-ACCEPTS_PER_TURN: Final = 64
-ACCEPT_PAUSE_S: Final = 0.1
 DESCRIPTORS_SPARE: Final = 64
 SILENT_S_MAX: Final = 30  # a connection without a session is closed after this long
 
@@ -67,7 +65,7 @@ class Server:
         self._clock = clock
         self._turn = -1.0
         self._held: deque[Output] = deque()
-        self._listener: socket.socket | None = None
+        self._listener: Listener | None = None
         self._by_address: Counter[str] = Counter()
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_SPARE
         self._connections_max = min(settings.connections_max or descriptors, descriptors)
@@ -76,44 +74,8 @@ class Server:
 
     def listen(self) -> int:
         """Binds, and returns the port."""
-        host, port = self._settings.host, self._settings.port
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-            listener.listen(1024)
-        except OSError as error:
-            listener.close()
-            if error.errno == errno.EADDRINUSE:
-                remedy = (
-                    "the port is in use; stop the process that uses it, or give another with --port (0: a free one)"
-                )
-            else:
-                remedy = f"cannot listen there ({error.strerror}); give another --host or --port"
-            raise OperatorError(f"{host}:{port}: {remedy}") from error
-        self._listener = listener
-        self.reactor.add(listener.fileno(), READ, self._accept)
-        return int(listener.getsockname()[1])
-
-    def _accept(self, _: int) -> None:
-        for _turn in range(ACCEPTS_PER_TURN):
-            if self._listener is None:
-                return
-            try:
-                sock, address = self._listener.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                event(logger, logging.WARNING, "cannot accept a connection", reason=error.strerror)
-                self.reactor.change(self._listener.fileno(), 0)
-                self.reactor.call_later(ACCEPT_PAUSE_S, self._look_again)
-                return
-            self._welcome(sock, address)
-
-    def _look_again(self) -> None:
-        if self._listener is not None:
-            self.reactor.change(self._listener.fileno(), READ)
+        self._listener = Listener(self.reactor, self._settings.host, self._settings.port, self._welcome)
+        return self._listener.port
 
     def _welcome(self, sock: socket.socket, address: tuple[str, int]) -> None:
         host, limit = address[0], self._settings.connections_per_address_max
@@ -136,7 +98,10 @@ class Server:
     def forget(self, connection: Connection) -> None:
         if self.connections.pop(connection.peer, None) is None:
             return
-        self._by_address[connection.peer.address] -= 1
+        host = connection.peer.address
+        self._by_address[host] -= 1
+        if not self._by_address[host]:
+            del self._by_address[host]
         self.machine.disconnected(connection.peer)
 
     def complain(self, peer: str, reason: str) -> None:
@@ -178,7 +143,6 @@ class Server:
 
     def stop_listening(self) -> None:
         if self._listener is not None:
-            self.reactor.remove(self._listener.fileno())
             self._listener.close()
             self._listener = None
 
