@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
+import pytest
 from pipeline_runs import Bench
 
 from headrace.streaming.launching import open_pipeline
@@ -36,7 +38,8 @@ def test_each_save_shows_the_tables_of_the_code_as_it_is(bench: Bench) -> None:
         [{"id": n, "lsn": 1, "op": "u", "v": float(n)} for n in range(3)]
         + [{"id": 1, "lsn": 3, "op": "d", "v": 0.0}, {"id": 1, "lsn": 2, "op": "u", "v": 7.0}, {"id": 5, "lsn": 1}],
     )
-    trials = Trials(bench.spark, bench.settings(), records_max=100, shown_max=1)
+    stopped = False
+    trials = Trials(bench.spark, bench.settings(), records_max=100, shown_max=1, stopped=lambda: stopped)
     scratch = trials._scratch
     try:
         first = run('"v"')
@@ -46,11 +49,23 @@ def test_each_save_shows_the_tables_of_the_code_as_it_is(bench: Bench) -> None:
         assert latest.columns[-1] == ("v", "double")
         assert totals.sample == (("u", "2.0"),)
         assert (sent.rows, sent.columns) == (6, (("id", "int"),))
-        assert run('F.col("v") * 10').nodes[1].sample == (("u", "20.0"),)
+        second = run('F.col("v") * 10')
+        assert second.nodes[1].sample == (("u", "20.0"),)
+        # What the change does not touch is shown again, not run again.
+        assert [(node.node, node.before) for node in second.nodes] == [
+            ("latest", True),
+            ("totals", False),
+            ("sent", True),
+        ]
+        assert replace(second.nodes[0], before=False) == latest
         assert not os.path.exists(bench.tables)
         # A function that fails is reported for its node, with its line; the others are shown.
         failed = run("F.raise_error('no').cast('double')")
         assert [bool(node.error) for node in failed.nodes] == [False, True, False]
+        # Ctrl-C in a batch fails it like anything else does; then the trial ends.
+        stopped = True
+        with pytest.raises(KeyboardInterrupt):
+            run("F.raise_error('no').cast('double')")
     finally:
         trials.close()
     assert not os.path.exists(scratch)

@@ -1,8 +1,13 @@
 """`headrace pipeline dev FILE`: run the file on a sample, show what each node gives, and again when it is saved."""
 
 import os
+import signal
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +17,7 @@ from headrace.cli.preparing import prepare, timed
 from headrace.cli.tabling import one_line_errors
 
 if TYPE_CHECKING:
+    from headrace.streaming.run_settings import RunSettings
     from headrace.streaming.trial import Trial, Trials, Tried
 
 LOOK_S = 0.1
@@ -49,23 +55,57 @@ def dev(
 
         read_code(os.path.abspath(file))
         settings = settings_of(tables_dir, bootstrap, master, confs)
+        _reach(os.path.abspath(file), settings)
         step = timed(lambda line: click.echo(line, err=True))
         prepare(step)
-        with session.running(reaching(settings.spark, tables_dir), say=step) as spark:
-            trials = Trials(spark, settings, records_max=sample, shown_max=rows)
+        # A sample is small: Java had better compile it quickly than well.
+        spark_settings = replace(reaching(settings.spark, tables_dir), short=True)
+        with session.running(spark_settings, say=step) as spark, interrupts() as stopped:
+            trials = Trials(spark, settings, records_max=sample, shown_max=rows, stopped=stopped.is_set)
             try:
-                _loop(trials, os.path.abspath(file), runs)
+                _loop(trials, os.path.abspath(file), runs, step)
             except KeyboardInterrupt:
                 click.echo()
             finally:
                 trials.close()
 
 
-def _loop(trials: "Trials", file: str, runs: int | None) -> None:
+def _reach(file: str, settings: "RunSettings") -> None:
+    """A broker that is away is reported before Spark starts; what is wrong with the file is for the first run."""
+    from headrace.core.errors import HeadraceError
+    from headrace.streaming.launching import open_pipeline
+    from headrace.streaming.operation import reach_topics
+
+    try:
+        _, graph = open_pipeline(file)
+    except HeadraceError:
+        return
+    reach_topics(graph, settings)
+
+
+@contextmanager
+def interrupts() -> Iterator[threading.Event]:
+    """Ctrl-C ends it also while Spark works: Spark's own handler only cancels the jobs, and the call that waited for
+    them then fails like any other. The event says that it was Ctrl-C."""
+    stopped = threading.Event()
+
+    def stop(number: int, frame: object) -> None:
+        stopped.set()
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _loop(trials: "Trials", file: str, runs: int | None, step: Callable[[str], None]) -> None:
     files, done = frozenset({file}), 0
     while True:
         seen = state_of(files)
-        files = _once(trials, file) | files
+        files = _once(trials, file, step) | files
         done += 1
         if done == runs:
             return
@@ -74,6 +114,7 @@ def _loop(trials: "Trials", file: str, runs: int | None) -> None:
         known = {each[0] for each in seen}
         while [each for each in state_of(files) if each[0] in known] == list(seen):
             time.sleep(LOOK_S)
+        step = timed(lambda line: click.echo(line, err=True))
 
 
 def state_of(files: frozenset[str]) -> State:
@@ -88,7 +129,7 @@ def state_of(files: frozenset[str]) -> State:
     return tuple(found)
 
 
-def _once(trials: "Trials", file: str) -> frozenset[str]:
+def _once(trials: "Trials", file: str, step: Callable[[str], None]) -> frozenset[str]:
     """Runs it; whatever is wrong with it is shown. Gives the files to watch."""
     from headrace.core.errors import HeadraceError
     from headrace.streaming.launching import open_pipeline
@@ -97,7 +138,7 @@ def _once(trials: "Trials", file: str) -> frozenset[str]:
     try:
         loaded, graph = open_pipeline(file)
         files = loaded.files
-        trial = trials.run(loaded, graph)
+        trial = trials.run(loaded, graph, step)
     except HeadraceError as error:
         _clear()
         click.echo(click.style(str(error), fg="red"))
@@ -113,12 +154,14 @@ def _clear() -> None:
 
 
 def show(trial: "Trial", name: str) -> None:
-    read = ", ".join(f"{count:,} records of {topic}" for topic, count in sorted(trial.records.items()))
-    click.echo(click.style(f"{name}  run {trial.number}, {trial.seconds:.1f} s", bold=True) + f"  {read}")
+    """The nodes, and under them the line that tells what was run: what is long scrolls away at the top."""
     for node in trial.nodes:
-        click.echo()
         _show_node(node)
-    click.echo()
+        click.echo()
+    read = ", ".join(f"{count:,} records of {topic}" for topic, count in sorted(trial.records.items()))
+    failed = sum(1 for node in trial.nodes if node.error)
+    wrong = click.style(f"  {failed} of {len(trial.nodes)} nodes gave nothing", fg="red") if failed else ""
+    click.echo(click.style(f"{name}  run {trial.number}, {trial.seconds:.1f} s", bold=True) + f"  {read}{wrong}")
 
 
 def _show_node(node: "Tried") -> None:
@@ -129,7 +172,8 @@ def _show_node(node: "Tried") -> None:
         click.echo(f"{title}  {node.error}")
         return
     left_out = f", {node.left_out:,} left out by expectations" if node.left_out else ""
-    click.echo(f"{title}  {node.rows:,} row{'' if node.rows == 1 else 's'}{left_out}")
+    before = click.style("  as before", dim=True) if node.before else ""
+    click.echo(f"{title}  {node.rows:,} row{'' if node.rows == 1 else 's'}{left_out}{before}")
     click.echo(click.style("  " + ", ".join(f"{column} {kind}" for column, kind in node.columns), dim=True))
     if node.sample:
         show_rows([column for column, _ in node.columns], [list(row) for row in node.sample])

@@ -103,7 +103,7 @@ def _run(
     end_wait_s: float,
     leave_archive: bool,
 ) -> RunProgress:
-    _reach_broker(launch.graph, settings)
+    reach_topics(launch.graph, settings)
     spark_settings = reaching(settings.spark, launch.catalog.layout.tables_dir)
     if settings.once and reads_little(launch.graph, Kafka(settings.bootstrap, settings.kafka)):
         spark_settings = replace(spark_settings, short=True)
@@ -195,6 +195,7 @@ def _run_on(
         runner.progress.spark_log = session.log_path()
         on_runner(runner)
         runner.prepare(step)
+        step("starting the first batches")
         watch = LiveWatch(launch.catalog, launch.version)
         return runner.run(on_progress, until=lambda: lost() or watch())
 
@@ -218,6 +219,7 @@ def redrive_version(
         with session.running(spark_settings, say=step) as spark:
             runner = Runner(spark, launch.loaded, launch.graph, layout, version, settings, taken=taken)
             runner.prepare(step)
+            step("sending what is in quarantine")
             return runner.redrive()
 
 
@@ -225,14 +227,14 @@ def reach_broker(launch: Launch, settings: RunSettings) -> None:
     """A broker that is away or a topic that is missing is reported before anything is started; a first run that ends
     here registers nothing."""
     try:
-        _reach_broker(launch.graph, settings)
+        reach_topics(launch.graph, settings)
     except BaseException:
         if launch.first:
             launch.catalog.remove()
         raise
 
 
-def _reach_broker(graph: Graph, settings: RunSettings) -> None:
+def reach_topics(graph: Graph, settings: RunSettings) -> None:
     """A pipeline that only reads and writes tables needs no broker."""
     topics = [topic for node in graph.queries for topic in graph.topics(node.name)]
     if not topics and not any(isinstance(node.output, TopicOutput) for node in graph.queries):

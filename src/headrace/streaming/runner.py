@@ -171,7 +171,6 @@ class Runner:
                 self._add(node, checked)
             else:
                 self._leave(node, checked)
-        step("starting the first batches")
         return checked
 
     def _add(self, node: Node, checked: Checked) -> None:

@@ -3,21 +3,25 @@
 Each trial runs the functions on plain DataFrames instead of streams, in the order of the graph, and writes scratch
 tables with the writers of a real run: keys, order, deletes and expectations are applied as they would be to one batch.
 Nothing of the user's tables is touched. What a function does that only a stream can do is reported for that node, and
-its readers are left out. The sample of a topic is read once, and kept for the next trials.
+its readers are left out. The sample of a topic is read once, and kept for the next trials; so is what a node gave,
+until a change of the code touches it.
 """
 
 import os
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.errors import HeadraceError
 from headrace.streaming import expectations
 from headrace.streaming.assembling import Assembler, stored
 from headrace.streaming.check import Checked, check
-from headrace.streaming.declarations import BatchOutput, Node, Static, TableOutput, TableStream, Topic
+from headrace.streaming.code_change import touched_names
+from headrace.streaming.declarations import BatchOutput, Expectation, Node, Static, TableOutput, TableStream, Topic
 from headrace.streaming.delete_markers import Markers
 from headrace.streaming.delta_sink import DeltaSink, Keyed
 from headrace.streaming.delta_writes import Stamp, overwrite
@@ -28,12 +32,14 @@ from headrace.streaming.keyed_merge import KeyedTable
 from headrace.streaming.keyed_partial import PartialTable
 from headrace.streaming.loading import Loaded
 from headrace.streaming.opening import open_table
+from headrace.streaming.progress import counted
 from headrace.streaming.reading import real_path, table_path
 from headrace.streaming.run_settings import RunSettings
 from headrace.streaming.schemas import Schemas
 from headrace.streaming.sources import raw_range, static_table, whole_records, without_hidden
 from headrace.streaming.spark_errors import first_line
 from headrace.streaming.worker_code import WorkerCode
+from headrace.tables.version_code import VersionCode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,6 +57,7 @@ class Tried:
     columns: tuple[tuple[str, str], ...] = ()
     sample: tuple[tuple[str | None, ...], ...] = ()
     error: str = ""
+    before: bool = False  # as in the trial before: no change touched it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +84,22 @@ def sample_ranges(firsts: dict[int, int], ends: dict[int, int], records_max: int
 class Trials:
     """Of one file, one after the other."""
 
-    def __init__(self, spark: "SparkSession", settings: RunSettings, *, records_max: int, shown_max: int) -> None:
+    def __init__(
+        self,
+        spark: "SparkSession",
+        settings: RunSettings,
+        *,
+        records_max: int,
+        shown_max: int,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """A trial ends with KeyboardInterrupt once `stopped` says so: what Spark raises when it is interrupted looks
+        like any other failure."""
+        self._step: Callable[[str], None] = lambda line: None
+        self._stopped = stopped
+        self._code: VersionCode | None = None
+        self._tried: dict[str, Tried] = {}
+        self._directories: dict[str, str] = {}  # of each node, where its scratch table lies
         self._spark = spark
         self._settings = settings
         self._records_max = records_max
@@ -92,25 +114,31 @@ class Trials:
             frame.unpersist()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def run(self, loaded: Loaded, graph: Graph) -> Trial:
+    def run(self, loaded: Loaded, graph: Graph, step: Callable[[str], None] = lambda line: None) -> Trial:
+        """`step` gets a line for each step on the way."""
+        self._step = step
         started = time.monotonic()
         self._number += 1
-        directory = os.path.join(self._scratch, str(self._number))
         WorkerCode(self._spark, loaded, self._number)
         schemas = Schemas(self._scratch, self._kafka)
         tables_dir = self._settings.tables_dir
+        self._step(f"checking {counted(len(graph.queries), 'node')}")
         checked = check(self._spark, graph, parser=schemas.parser, path_of=lambda table: table_path(tables_dir, table))
-        reader = _Reader(self, schemas, directory)
+        reader = _Reader(self, schemas)
+        same = self._untouched(loaded, graph)
         tried: dict[str, Tried] = {}
-        try:
-            for node in graph.queries:
-                missing = [name for name in graph.upstream(node.name) if name in tried and tried[name].error]
-                if missing:
-                    tried[node.name] = Tried(node=node.name, error=f"not run: {missing[0]} gave no table")
-                else:
-                    tried[node.name] = self._try(node, graph, checked, reader, directory)
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
+        # Until all is done, nothing is known to belong to this code.
+        before, self._code, self._tried = self._tried, None, {}
+        for node in graph.queries:
+            missing = [name for name in graph.upstream(node.name) if name in tried and tried[name].error]
+            if missing:
+                tried[node.name] = Tried(node=node.name, error=f"not run: {missing[0]} gave no table")
+            elif node.name in same and all(tried[name].before for name in graph.upstream(node.name)):
+                tried[node.name] = replace(before[node.name], before=True)
+            else:
+                self._step(f"running {node.name}")
+                tried[node.name] = self._try(node, graph, checked, reader, self._cleared(node))
+        self._code, self._tried = loaded.version_code, tried
         topics = {topic.topic for node in graph.queries for topic in graph.topics(node.name)}
         return Trial(
             number=self._number,
@@ -119,9 +147,31 @@ class Trials:
             records={topic: count for topic, (_, count) in self._samples.items() if topic in topics},
         )
 
+    def _untouched(self, loaded: Loaded, graph: Graph) -> set[str]:
+        """The nodes that would give again what they gave in the trial before."""
+        touched = touched_names(self._code, loaded.version_code) if self._code is not None else None
+        filled = any(isinstance(node.output, TableOutput) and node.output.into is not None for node in graph.queries)
+        if touched is None or filled:
+            return set()
+        return {name for name, tried in self._tried.items() if name not in touched and not tried.error}
+
+    def _cleared(self, node: Node) -> str:
+        """An empty directory for a node's scratch table; a node that fills another's table back has that one's."""
+        target = node.output.into if isinstance(node.output, TableOutput) else None
+        if target is not None:
+            return self._directories[target]
+        shutil.rmtree(self._directories.pop(node.name, ""), ignore_errors=True)
+        self._directories[node.name] = os.path.join(self._scratch, str(self._number), node.name)
+        return self._directories[node.name]
+
+    def table(self, node: str) -> str:
+        """Where the scratch table of a node lies."""
+        return os.path.join(self._directories[node], node)
+
     def sample(self, topic: Topic) -> "DataFrame":
         """Some records of a topic as they are in the log, read once."""
         if topic.topic not in self._samples:
+            self._step(f"reading a sample of {topic.topic}")
             count = self._kafka.partitions(topic.topic)
             if not count:
                 where = self._settings.bootstrap
@@ -154,8 +204,7 @@ class Trials:
         try:
             frame = Assembler(graph, reader).compute(node.name)
             rows = expectations.kept(frame, node.expectations)
-            dropping = any(each.action in ("drop", "quarantine") for each in node.expectations)
-            left_out = frame.count() - rows.count() if dropping else 0
+            left_out = _left_out(frame, node.expectations)
             if isinstance(node.output, TableOutput):
                 shown = self._written(node, node.output, checked, frame, directory)
             else:
@@ -164,6 +213,8 @@ class Trials:
         except HeadraceError as error:
             return Tried(node=node.name, error=str(error))
         except Exception as error:
+            if self._stopped():
+                raise KeyboardInterrupt from error
             return Tried(node=node.name, error=f"{node.place}: {node.name}: {first_line(error)}")
 
     def _written(
@@ -206,20 +257,30 @@ class Trials:
         return Tried(node=node.name, rows=rows, left_out=left_out, columns=columns, sample=tuple(map(tuple, found)))
 
 
-class _Reader:
-    """Topics by their samples, tables of the pipeline by what this trial wrote, other tables as they are."""
+def _left_out(frame: "DataFrame", rules: tuple[Expectation, ...]) -> int:
+    """Rows that expectations drop or put aside, in one pass."""
+    from pyspark.sql import functions as F
 
-    def __init__(self, trials: Trials, schemas: Schemas, directory: str) -> None:
+    left = [~expectations.holds(each) for each in rules if each.action in ("drop", "quarantine")]
+    if not left:
+        return 0
+    found = frame.agg(F.count_if(reduce(lambda one, other: one | other, left))).first()
+    return int(found[0]) if found is not None else 0
+
+
+class _Reader:
+    """Topics by their samples, tables of the pipeline by what a trial wrote, other tables as they are."""
+
+    def __init__(self, trials: Trials, schemas: Schemas) -> None:
         self._trials = trials
         self._schemas = schemas
-        self._directory = directory
 
     def topic(self, topic: Topic, observed: str) -> "DataFrame":
         return whole_records(self._trials.sample(topic), self._schemas.parser(topic))
 
     def own_table(self, node: Node, given: TableStream | None, *, changes: bool) -> "DataFrame":
         spark = self._trials._spark
-        return without_hidden(spark.read.format("delta").load(os.path.join(self._directory, node.name)))
+        return without_hidden(spark.read.format("delta").load(self._trials.table(node.name)))
 
     def other_table(self, given: TableStream) -> "DataFrame":
         trials = self._trials
