@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from pipeline_runs import Bench
+from ports import reserved_port
+from waits import WAIT_S_MAX, eventually
 
 from headrace.cli.main import headrace as command
 from headrace.streaming import operation
@@ -28,7 +33,7 @@ class Shell:
     def _invoke(self, *words: str, code: int) -> Result:
         options = {
             "check": ("--tables", "--bootstrap"), "run": ("--tables", "--bootstrap"),
-            "replay": ("--tables", "--bootstrap"),
+            "replay": ("--tables", "--bootstrap"), "redrive": ("--tables", "--bootstrap"),
         }.get(words[0], ("--tables",))  # fmt: skip
         values = {"--tables": self._bench.tables, "--bootstrap": self._bench.broker.bootstrap_servers}
         arguments = ["pipeline", *words, *(part for name in options for part in (name, values[name]))]
@@ -60,7 +65,22 @@ def sent(stored):
 """
 
 
-def test_from_check_to_discard(bench: Bench, shell: Shell) -> None:
+def scrape(port: int, wanted: str) -> str:
+    """What /metrics says as soon as it says something of this kind."""
+
+    def look() -> str:
+        with (
+            suppress(OSError),
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=WAIT_S_MAX) as answer,
+        ):
+            text = answer.read().decode()
+            return text if f"{wanted}{{" in text else ""
+        return ""
+
+    return eventually(look, "metrics of a run")
+
+
+def test_from_check_to_remove(bench: Bench, shell: Shell) -> None:
     bench.send("typed", [{"id": n, "k": "a"} for n in range(5)] + [{"id": 500, "k": "b"}])
     file = bench.file(CODE.format(v=1))
     assert "nothing has run" in shell.run("status") or "no pipeline has run here yet" in shell.run("status")
@@ -71,7 +91,22 @@ def test_from_check_to_discard(bench: Bench, shell: Shell) -> None:
     found = shell.json("check", file)
     assert (found["analysed"], found["nodes"][1]["writes"]) == (True, "topic typed-out exactly once")
     assert [column["name"] for column in found["nodes"][0]["schema"]["fields"]] == ["id", "k", "v"]
-    said = shell.run("run", file, "--once")
+    events, scraped = bench.directory / "lineage.jsonl", []
+    with reserved_port() as port:
+        scraping = threading.Thread(target=lambda: scraped.append(scrape(port, "rows_in_total")), daemon=True)
+        scraping.start()
+        said = shell.run("run", file, "--once", "--lineage", str(events), "--metrics-port", str(port))
+        assert f"metrics at http://127.0.0.1:{port}/metrics, and /health" in said
+        scraping.join(WAIT_S_MAX)
+    assert 'headrace_pipeline_rows_in_total{node="stored",pipeline="shop",version="1"}' in scraped[0]
+    kinds: dict[str, list[str]] = {}
+    for event in map(json.loads, events.read_text().splitlines()):
+        kinds.setdefault(event["job"]["name"], []).append(event["eventType"])
+        assert event["outputs"][0]["facets"]["schema"]["fields"][0] == {"name": "id", "type": "int"}
+    assert {name: (found[0], found[-1]) for name, found in kinds.items()} == {
+        "shop.stored": ("START", "COMPLETE"),
+        "shop.sent": ("START", "COMPLETE"),
+    }
     assert "stored: finished; batch 0, 6 rows in" in said
     assert "small: 1 quarantine" in said
     assert said.rstrip().endswith("shop version 1: finished")
@@ -100,6 +135,11 @@ def test_from_check_to_discard(bench: Bench, shell: Shell) -> None:
     assert {row.v for row in bench.rows("stored")} == {1}
     assert "version 2 of shop" not in shell.run("discard", "--yes")
     assert "is live; roll back" in shell.run("discard", "--version", "1", "--yes", code=1)
+    assert "stored: 1 sent, 0 written, 1 in quarantine" in shell.run("redrive", "shop")
+    said = shell.run("remove", "shop", "--yes")
+    assert said.splitlines() == ["shop: removed", "its topic typed-out is still there"]
+    assert "no pipeline has run here yet" in shell.run("status")
+    assert os.listdir(bench.tables) == [".headrace"]
 
 
 def test_a_failed_node_ends_the_command_with_1_and_a_line(bench: Bench, shell: Shell) -> None:
