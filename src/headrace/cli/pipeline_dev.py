@@ -1,5 +1,6 @@
 """`headrace pipeline dev FILE`: run the file on a sample, show what each node gives, and again when it is saved."""
 
+import logging
 import os
 import signal
 import sys
@@ -91,12 +92,14 @@ def interrupts() -> Iterator[threading.Event]:
 
     def stop(number: int, frame: object) -> None:
         stopped.set()
+        logging.disable()  # py4j logs the call that it cuts off, with a traceback
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stopped
     finally:
+        logging.disable(logging.NOTSET)
         for number, handler in before.items():
             signal.signal(number, handler)
 

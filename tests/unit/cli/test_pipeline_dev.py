@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from pathlib import Path
@@ -89,4 +90,6 @@ def test_an_interrupt_is_known_as_one_whatever_it_makes_fail(number: signal.Sign
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
         assert stopped.is_set()
+        assert not logging.getLogger("py4j").isEnabledFor(logging.ERROR)
+    assert logging.getLogger("py4j").isEnabledFor(logging.ERROR)
     assert signal.getsignal(number) is before
