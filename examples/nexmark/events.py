@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -102,13 +102,15 @@ def _text(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03}Z"
 
 
-def create_topics(bootstrap: str, prefix: str = "nexmark-") -> None:
-    """The events bear times of their own, by which a broker would take them for old and remove them."""
+def create_topics(bootstrap: str, prefix: str = "nexmark-", partitions: Mapping[str, int] | None = None) -> None:
+    """The events bear times of their own, by which a broker would take them for old and remove them. A topic that
+    `partitions` does not name has as many as the broker gives."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = [NewTopic(prefix + topic, -1, -1, config={"retention.ms": "-1"}) for topic in TOPICS]
+    counts = {topic: (partitions or {}).get(topic, -1) for topic in TOPICS}
+    topics = [NewTopic(prefix + topic, counts[topic], -1, config={"retention.ms": "-1"}) for topic in TOPICS]
     for made in admin.create_topics(topics).values():
         try:
             made.result(60)
