@@ -24,16 +24,8 @@ def bids_of(spark: Any, bootstrap: str, per_batch: int) -> DataFrame:
     return raw.select(parsed, "partition", "offset").select("row.*", "partition", "offset")
 
 
-def q0(bids: DataFrame) -> DataFrame:
-    return bids.select("auction", "bidder", "price", "date_time", "extra")
-
-
 def q1(bids: DataFrame) -> DataFrame:
     return bids.select("auction", "bidder", (F.col("price") * 0.908).alias("price"), "date_time")
-
-
-def q2(bids: DataFrame) -> DataFrame:
-    return bids.where("auction % 123 = 0").select("auction", "price")
 
 
 def q10(bids: DataFrame) -> DataFrame:
@@ -46,15 +38,6 @@ def q11(bids: DataFrame) -> DataFrame:
     counts = bids.withWatermark("date_time", "4 seconds").groupBy("bidder", session).agg(F.count("*").alias("bids"))
     bounds = (F.col("session_window.start").alias("began"), F.col("session_window.end").alias("ended"))
     return counts.select("bidder", "bids", *bounds)
-
-
-def q14(bids: DataFrame) -> DataFrame:
-    hour = F.hour("date_time")
-    kind = F.when(hour.between(8, 18), "dayTime").when((hour <= 6) | (hour >= 20), "nightTime").otherwise("otherTime")
-    letters = F.expr("length(extra) - length(replace(extra, 'c', ''))").alias("c_counts")
-    price = (F.col("price") * 0.908).alias("price")
-    rows = bids.select("auction", "bidder", price, kind.alias("kind"), "date_time", "extra", letters)
-    return rows.where("price > 1000000 and price < 50000000")
 
 
 def q17(bids: DataFrame) -> DataFrame:
@@ -71,24 +54,13 @@ def q18(bids: DataFrame) -> DataFrame:
     return bids
 
 
-def q21(bids: DataFrame) -> DataFrame:
-    found = F.nullif(F.regexp_extract("url", "(&|^)channel_id=([^&]*)", 2), F.lit(""))
-    for name, number in {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}.items():
-        found = F.when(F.lower("channel") == name, number).otherwise(found)
-    return bids.select("auction", "bidder", "price", "channel", found.alias("channel_id")).where(
-        "channel_id is not null"
-    )
-
-
 def q22(bids: DataFrame) -> DataFrame:
     parts = F.split("url", "/")
     dirs = [parts[index + 2].alias(f"dir{index}") for index in (1, 2, 3)]
     return bids.select("auction", "bidder", "price", "channel", *dirs)
 
 
-QUERIES: dict[str, Callable[[DataFrame], DataFrame]] = {
-    each.__name__: each for each in (q0, q1, q2, q10, q11, q14, q17, q18, q21, q22)
-}
+QUERIES: dict[str, Callable[[DataFrame], DataFrame]] = {each.__name__: each for each in (q1, q10, q11, q17, q18, q22)}
 KEYS = {"q17": ("auction", "day"), "q18": ("bidder", "auction")}
 
 

@@ -1,5 +1,6 @@
 """The rows of the results: which figure of which workload, in which unit, against which target of the issue."""
 
+import itertools
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -342,12 +343,18 @@ def _nexmark_rows(book: Book) -> Iterator[Row]:
 
 
 def _keyed_rows(book: Book) -> Iterator[Row]:
-    """Against a table of a hundredth of the rows."""
-    few, many = keyed.KEYS
+    """Against the smallest of the tables."""
+    few, *more = keyed.KEYS
+    figures = {
+        "seconds": f"time per batch of {keyed.CHANGES_PER_BATCH:,} changes",
+        "cpu_s": f"· CPU of the job, {keyed.BATCHES} batches and its start",
+        "query_s": "· a sum over all rows, by headrace table query",
+    }
     for kind, name in (("plain", ""), ("vectors", ", with deletion vectors")):
-        base, values = (book.values(keyed.workload(kind, keys), HEADRACE, "seconds") for keys in (few, many))
-        label = f"keyed table of {many:,} rows{name}: time per batch of {keyed.CHANGES_PER_BATCH:,} changes"
-        yield Row(label=label, base=base, values=values, show=_seconds, target=None, base_name=f"{few:,} rows")
+        for many, (figure, text) in itertools.product(more, figures.items()):
+            base, values = (book.values(keyed.workload(kind, keys), HEADRACE, figure) for keys in (few, many))
+            label = text if text.startswith("·") else f"keyed table of {many:,} rows{name}: {text}"
+            yield Row(label=label, base=base, values=values, show=_seconds, target=None, base_name=f"{few:,} rows")
 
 
 def _pair(book: Book, workload: str, label: str, lighter: str, heavier: str) -> Iterator[Row]:
