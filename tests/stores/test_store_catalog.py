@@ -102,7 +102,7 @@ def test_a_version_that_was_begun_by_a_process_that_died_is_discarded_by_the_nex
     shop = Catalog.open(tables, "shop", clock=clock)
     shop.create_first(CODE, ["orders"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shop, "_make_directory", lambda number, code: None)
+        patch.setattr(shop, "_make_directory", lambda *_: None)
         shop.begin_version(CODE, ["orders"])
     other = Catalog.open(tables, "shop", clock=clock)
     other.begin_version(CODE, ["orders"])

@@ -78,11 +78,14 @@ class Partition:
         return PeerError(NOT_LEADER_OR_FOLLOWER, f"{self.name}: this broker is not the leader; ask for metadata again")
 
     def too_few(self) -> PeerError | None:
-        """Why acks=all cannot be promised: fewer replicas in sync than the topic demands."""
+        """Why acks=all cannot be promised: fewer replicas in sync than the topic demands. As in Kafka, a topic never
+        demands more than it has replicas."""
         log = self.led
-        if log is None or len(self.isr) >= log.config.min_insync_replicas:
+        if log is None:
             return None
-        wanted = log.config.min_insync_replicas
+        wanted = min(log.config.min_insync_replicas, len(self.replicas))
+        if len(self.isr) >= wanted:
+            return None
         why = f"{self.name}: {len(self.isr)} replica(s) in sync, min.insync.replicas is {wanted}"
         return PeerError(NOT_ENOUGH_REPLICAS, f"{why}; produce with acks=1, lower it, or bring a broker back")
 

@@ -72,8 +72,9 @@ def test_a_partition_that_other_brokers_have_is_not_led_here():
 
 
 def test_acks_all_needs_as_many_replicas_in_sync_as_the_topic_says(partition):
-    assert partition.too_few() is None
     partition.local.config.min_insync_replicas = 2
+    assert partition.too_few() is None, "it has one replica, and more cannot be in sync"
+    partition.replicas = (0, 1)
     assert partition.too_few().code == codes.NOT_ENOUGH_REPLICAS
     assert "1 replica(s) in sync, min.insync.replicas is 2" in partition.too_few().message
     partition.isr = (0, 1)
