@@ -1,4 +1,4 @@
-"""`headrace doctor`: what is wrong on this machine, a line each, with the command that mends it."""
+"""`headrace doctor`: what is wrong on this machine, a line each, with the command that fixes it."""
 
 import sys
 from dataclasses import asdict

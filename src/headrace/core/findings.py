@@ -1,4 +1,4 @@
-"""What a check found: fine, doubtful or wrong, in one line, with the command that mends it."""
+"""What a check found: fine, doubtful or wrong, in one line, with the command that fixes it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Writes what each turn of the loop staged: one writev a partition, then the answers.
+"""Writes what each turn of the loop staged: one writev per partition, then the answers.
 
 Small append sets are written at once, on the loop: a system call into the page cache costs less than handing it over.
 So is what is large for one log but not much in all: a hand-over costs a dozen system calls and as much time as copying
