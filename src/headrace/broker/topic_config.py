@@ -119,7 +119,7 @@ _ROWS = (
          default="false"),
     _row("remote.storage.enable", _BOOLEAN, "Tiered storage, which there is none of.", default="false"),
     _row("retention.bytes", _LONG, "How much a partition keeps; -1: no bound.", "log_retention_bytes"),
-    _row("retention.ms", _LONG, "How long records are kept; -1: for ever.", "log_retention_ms", low=-1),
+    _row("retention.ms", _LONG, "How long records are kept; -1: forever.", "log_retention_ms", low=-1),
     _row("segment.bytes", _INT, "Size at which a segment file is closed.", "log_segment_bytes", low=1 << 20),
     _row("segment.index.bytes", _INT, "The largest offset index.", "log_index_size_max_bytes", low=4),
     _row("segment.jitter.ms", _LONG, "At most this is taken off segment.ms, by chance.", "log_roll_jitter_ms",

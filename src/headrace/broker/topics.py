@@ -302,7 +302,7 @@ class Topics:
                 log.reconfigure(topic.config)
             elif self._store.is_complete:
                 # The broker stopped between the catalog and the log. With a directory away, the log is taken
-                # to be there instead: making it anew would hide its records.
+                # to be there instead: making it again would hide its records.
                 try:
                     log = self._store.create(topic.name, index, topic.id, topic.config)
                 except StorageError as error:

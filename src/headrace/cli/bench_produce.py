@@ -13,7 +13,7 @@ from headrace.cli.reaching import broker_options
 if TYPE_CHECKING:
     from headrace.cli.reaching import Reach
 
-PAYLOADS = 64  # different ones, so that compression does not see one value for ever
+PAYLOADS = 64  # different ones, so that compression does not see one value forever
 
 
 @click.command(short_help="Records a second in, and how long each takes.")

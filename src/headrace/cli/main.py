@@ -16,7 +16,7 @@ COMMANDS = {
     "cluster": Place("headrace.cli.cluster:cluster", "The brokers, and what each of them holds.", SERVE),
     "api-versions": Place("headrace.cli.api_versions:api_versions", "Which requests a broker serves.", SERVE),
     "log": Place("headrace.cli.log:log", "Check and repair the files of a stopped broker.", SERVE),
-    "doctor": Place("headrace.cli.doctor:doctor", "What is wrong on this machine, and what mends it.", SERVE),
+    "doctor": Place("headrace.cli.doctor:doctor", "What is wrong on this machine, and how to fix it.", SERVE),
     "topic": Place("headrace.cli.topic:topic", "List, create, describe, alter, delete, copy, tail.", LOOK),
     "group": Place("headrace.cli.group:group", "Consumer groups: list, describe, lag, reset, delete.", LOOK),
     "config": Place("headrace.cli.config:config", "Settings of topics, brokers and groups.", LOOK),

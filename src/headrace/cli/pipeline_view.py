@@ -100,7 +100,7 @@ class LineView:
 
 
 class ScreenView:
-    """Drawn by a thread of its own: a terminal that changes its size is drawn anew while everybody else waits."""
+    """Drawn by a thread of its own: a terminal that changes its size is drawn again while everybody else waits."""
 
     def __init__(self, stream: TextIO, progress: "RunProgress") -> None:
         self._stream = stream

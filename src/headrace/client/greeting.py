@@ -1,4 +1,4 @@
-"""Whether a broker answers as the settings say, asked before librdkafka is: that would try for ever, in silence."""
+"""Whether a broker answers as the settings say, asked before librdkafka is: that would try forever, in silence."""
 
 from collections.abc import Mapping
 

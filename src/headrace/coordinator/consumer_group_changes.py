@@ -11,7 +11,7 @@ from headrace.coordinator.consumer_group_member import CurrentAssignment, Partit
 
 
 class EpochChange(NamedTuple):
-    """The group epoch, and a digest of the topics that it was reckoned with."""
+    """The group epoch, and a digest of the topics that it was computed with."""
 
     epoch: int | None
     metadata_hash: int = 0

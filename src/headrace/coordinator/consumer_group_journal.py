@@ -111,7 +111,7 @@ def change_of(record: records.ConsumerGroupRecord) -> Change:
             return PatternChange(record.regular_expression, None)
         topics = frozenset(resolved.topics)
         return PatternChange(record.regular_expression, topics, resolved.version, resolved.timestamp_ms)
-    return TopicsForgotten()  # what brokers before 4.1 knew of their topics is reckoned anew
+    return TopicsForgotten()  # what brokers before 4.1 knew of their topics is computed again
 
 
 def _subscription(member: records.ConsumerGroupMemberMetadata) -> Subscription:

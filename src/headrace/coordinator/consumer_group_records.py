@@ -36,7 +36,7 @@ _VALUE_VERSION: Final = b"\x00\x00"
 
 class ConsumerGroupMetadata(NamedTuple):
     epoch: int
-    metadata_hash: int = 0  # over the subscribed topics; another hash is a reason to assign anew
+    metadata_hash: int = 0  # over the subscribed topics; another hash is a reason to assign again
 
 
 class TopicMetadata(NamedTuple):

@@ -8,8 +8,8 @@ Unlike the classic group, nobody waits for anybody. Three epochs tell how far th
 
 - The **group epoch** is raised when a member joins, leaves or subscribes to something else, and when a topic that
   anyone subscribes to is made, deleted or grown.
-- The **target** is reckoned anew, by an assignor on the broker, when a heartbeat finds the group epoch ahead of it; at
-  most once in `group.consumer.assignment.interval.ms`, so that a fleet that starts is reckoned with a few times only.
+- The **target** is computed again, by an assignor on the broker, when a heartbeat finds the group epoch ahead of it; at
+  most once in `group.consumer.assignment.interval.ms`, so that a fleet that starts is assigned a few times only.
   That of a large group takes several turns of the loop; until it is there, heartbeats go by the former one.
 - A **member** walks towards the target with its heartbeats (member_reconciliation): it gives up first, then goes to the
   target's epoch, then gets what is free. No partition has two owners at any time; a member that does not give up within
@@ -18,7 +18,7 @@ Unlike the classic group, nobody waits for anybody. Three epochs tell how far th
 A member joins with epoch 0 and leaves with -1. A static one (`group.instance.id`) may leave with -2: its place and its
 partitions are kept until its session ends, for the next member that joins with the same instance id. A member whose
 epoch is ahead of what is known here, or behind (save that the answer with the new epoch may have been lost) is fenced,
-and starts anew without partitions.
+and starts again without partitions.
 
 Members of the classic protocol may live in the group too: consumer_group_classic. When the last other member has gone,
 the group becomes a classic one: consumer_group_migration.
@@ -298,7 +298,7 @@ class ConsumerGroup:
         return {"error_code": NONE, **told}
 
     def remove(self, members: list[ConsumerGroupMember]) -> None:
-        """The rest is reckoned with anew at someone's next heartbeat, or goes on as a classic group."""
+        """The rest is computed again at someone's next heartbeat, or goes on as a classic group."""
         if may_become_classic(self.table, members, self.settings):
             self.become_classic(seed(self.table, {each.member_id for each in members}, self.topic_view))
             return

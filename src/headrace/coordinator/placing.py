@@ -1,4 +1,4 @@
-"""Which partition of an internal topic a group or a transactional id belongs to, as Kafka reckons it."""
+"""Which partition of an internal topic a group or a transactional id belongs to, as Kafka computes it."""
 
 import functools
 

@@ -46,7 +46,7 @@ def chosen(
     id_pattern: str | None,
     now_ms: int,
 ) -> Generator[None, None, Mapping[str, object]]:
-    """Each filter that is given must hold. What has no transaction open counts as running for ever, as in Kafka."""
+    """Each filter that is given must hold. What has no transaction open counts as running forever, as in Kafka."""
     try:
         pattern = TopicPattern(id_pattern) if id_pattern else None
     except PeerError as error:

@@ -28,7 +28,7 @@ class RecordsError(PeerError):
 
 
 class OperatorError(HeadraceError):
-    """Something that the person who runs the broker can mend: one clear line, a non-zero exit."""
+    """Something that the person who runs the broker can fix: one clear line, a non-zero exit."""
 
 
 class StorageError(HeadraceError):

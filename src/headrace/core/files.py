@@ -17,7 +17,7 @@ from headrace.core.errors import OperatorError
 
 # The disk is full, or the process has too many files open: nothing is broken, and it may pass by itself.
 PASSING_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-# The disk itself fails: what it holds is offline until somebody has mended it.
+# The disk itself fails: what it holds is offline until somebody has repaired it.
 BROKEN_ERRORS = (
     errno.EIO,
     errno.EROFS,

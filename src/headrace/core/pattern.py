@@ -1,7 +1,7 @@
 """Regular expressions in RE2's syntax that take one step a character, whatever the expression is.
 
 An expression of a client must never be able to hold up the broker, nor one of a user the tool; Python's own `re` goes
-back and tries again, and can be made to do so for ever by one line. Here the text is run through the set of all states
+back and tries again, and can be made to do so forever by one line. Here the text is run through the set of all states
 that the expression can be in. The sets that were met are remembered, so that most steps are one look-up.
 """
 

@@ -132,7 +132,7 @@ class LogSettings:
     log_retention_ms: int = setting(
         _WEEK_MS,
         "log.retention.ms",
-        "How long records are kept; -1: for ever.",
+        "How long records are kept; -1: forever.",
         _LONG,
         low=1,
         unlimited=-1,

@@ -1,6 +1,6 @@
 """Compaction (`cleanup.policy=compact`): of each key the last record stays, at its offset.
 
-The decisions are made here, on the loop: which log is the dirtiest, which segments are written anew, whether what
+The decisions are made here, on the loop: which log is the dirtiest, which segments are written again, whether what
 was written may still take their place. The work is done in another process, a request at a time. Between two answers
 anything may have happened to the log (appended to, cut by retention, deleted): it is looked at again each time, and a
 round that no longer fits is dropped, with nothing lost but its work.
@@ -48,7 +48,7 @@ class _Round:
         self.log = log
         self.due = due
         self.groups: Iterator[list[Segment]] = iter(())
-        self.group: list[Segment] = []  # what is being written anew, and how large it was when that began
+        self.group: list[Segment] = []  # what is being written again, and how large it was when that began
         self.sizes: list[int] = []
         self.through = due.first_dirty  # all below it was taken into account
         self.before = self.size = self.records = self.kept = 0

@@ -3,7 +3,7 @@
     start ── clean ──► first dirty ── dirty, sealed ──► first uncleanable ── too young, unstable or active ──► end
 
 A log is due when its dirty share is above `min.cleanable.dirty.ratio`, or when a dirty record is older than
-`max.compaction.lag.ms`. All of it below the first uncleanable offset is then written anew: a key that was written
+`max.compaction.lag.ms`. All of it below the first uncleanable offset is then written again: a key that was written
 again makes older records of it disappear, also those in the clean part.
 """
 
@@ -14,7 +14,7 @@ from headrace.log.config import NEVER, LogConfig
 
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 KEY_BYTES = 200  # what a key costs in the map, measured: two objects and its place in a table that doubles
-KEYS_MIN = 1000  # a map always takes so many, or a log would be written anew for nothing
+KEYS_MIN = 1000  # a map always takes so many, or a log would be written again for nothing
 
 
 class Part(NamedTuple):

@@ -12,7 +12,7 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
-    retention_ms: int = 7 * 24 * 3_600_000  # -1: keep for ever
+    retention_ms: int = 7 * 24 * 3_600_000  # -1: keep forever
     retention_bytes: int = -1  # -1: no bound
     max_message_bytes: int = 1_048_588
     flush_messages: int = NEVER

@@ -167,7 +167,7 @@ class PartitionLog:
 
     def reconfigure(self, config: LogConfig) -> None:
         self.config = config
-        self.active.roll_after_timestamp = NEVER  # to be reckoned anew
+        self.active.roll_after_timestamp = NEVER  # to be computed again
 
     # ── what is written ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -428,7 +428,7 @@ class PartitionLog:
         return aborted_between((s.aborted for s in self.segments[self.segment_of(start) :]), start, end)
 
     def needs_conversion(self, attributes: int) -> int | None:
-        """The codec that a batch must be packed anew with, where the topic names one and it differs."""
+        """The codec that a batch must be packed again with, where the topic names one and it differs."""
         wanted = _CODECS[self.config.compression_type]
         return wanted if wanted >= 0 and wanted != attributes & CODEC_MASK else None
 

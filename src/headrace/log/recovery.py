@@ -45,7 +45,7 @@ def read_tail(
     for segment in segments[:first]:
         if segment.base_offset in doubts.indexes:
             rebuild_indexes(result, segment)
-    result.snapshots.forget_from(read_from)  # a loss of power may have torn those above it; they are taken anew
+    result.snapshots.forget_from(read_from)  # a loss of power may have torn those above it; they are taken again
     snapshot_offset, state = result.snapshots.load(read_from)
     replay_producers(segments, state, snapshot_offset, read_from)
     for segment in segments[first:]:

@@ -81,7 +81,7 @@ class Segment:
         self.size = size
         self.reserved = size  # the end of what is staged
         self.first_timestamp = -1  # of the first batch; rolling by time counts from it
-        self.roll_after_timestamp = NEVER  # not reckoned yet
+        self.roll_after_timestamp = NEVER  # not computed yet
         self.bytes_since_entry = 0
         self.index_bytes = TIME_ENTRY.size  # what the larger index may have with one entry more
         self.max_timestamp_offset = -1

@@ -58,7 +58,7 @@ class Snapshots:
                 logger.warning("%s is damaged and is made again from the log: %s", self._file(offset), error)
                 self.damaged = True
                 self._disk.unlink(self._file(offset))
-            # Torn or gone: an older one, and more of the log, make the same state. It can be taken anew.
+            # Torn or gone: an older one, and more of the log, make the same state. It can be taken again.
             self._offsets.remove(offset)
         return 0, ProducerState()
 

@@ -66,7 +66,7 @@ class LogStore:
                 failures.append(str(error))
                 self.take_offline(directory, str(error))
             except OSError as error:
-                failure = f"{directory.path}: {error.strerror}; mend the disk, or take it out of log.dirs"
+                failure = f"{directory.path}: {error.strerror}; repair the disk, or take it out of log.dirs"
                 failures.append(failure)
                 self.take_offline(directory, failure)
         for directory in self.directories:
@@ -258,7 +258,7 @@ class LogStore:
     def create(self, topic: str, index: int, topic_id: uuid.UUID, config: LogConfig) -> PartitionLog:
         online = [directory for directory in self.directories if directory.online]
         if not online:
-            raise StorageError(f"{topic}-{index}: no log directory is online; mend one and start again")
+            raise StorageError(f"{topic}-{index}: no log directory is online; repair one and start again")
         directory = min(online, key=lambda each: each.log_count)
         path = os.path.join(directory.path, f"{topic}-{index}")
         disk = self.files.disk
@@ -317,7 +317,7 @@ class LogStore:
                 raise self.failed(log, error) from error
 
     def start_again(self, log: PartitionLog, offset: int) -> None:
-        """Empties a log that begins anew at `offset`."""
+        """Empties a log that begins again at `offset`."""
         lower_recovery_point(log, 0)
         if log.directory in self.save_checkpoints():
             raise StorageError(f"{log.name}: not emptied, its recovery point could not be written; free the disk")
@@ -333,7 +333,9 @@ class LogStore:
         """A read, write or flush went wrong. If it is the disk that fails, its directory is offline from now on."""
         if error.errno in BROKEN_ERRORS:
             self.take_offline(log.directory, f"{log.path}: {error.strerror or error}")
-        return StorageError(f"{log.name}: {error.strerror or error}; free or mend the disk {log.directory.path} is on")
+        return StorageError(
+            f"{log.name}: {error.strerror or error}; free or repair the disk {log.directory.path} is on"
+        )
 
     def take_offline(self, directory: LogDirectory, reason: str) -> None:
         if directory.error is None:

@@ -1,7 +1,7 @@
 """The schemas of a version's topics: declared, or inferred once from the log and then kept beside its tables.
 
 A schema that was inferred never changes for that version: records of another shape are quarantined, and a replay
-infers anew.
+infers again.
 """
 
 import os

@@ -108,7 +108,7 @@ class ObjectStore:
                 return None
 
     def append(self, path: str, data: bytes) -> int:
-        """An object cannot grow: it is written anew. Who appends keeps it small, and is alone."""
+        """An object cannot grow: it is written again. Who appends keeps it small, and is alone."""
         whole = (self.read(path) or b"") + data
         self.write(path, whole)
         return len(whole)

@@ -81,7 +81,7 @@ def test_describe_configs_over_all_versions(describe, version):
     )
     assert [(s.name, s.value, s.source) for s in config.synonyms] == [("retention.ms", "5000", 1)]
     if version >= 3:
-        assert (config.config_type, config.documentation) == (5, "How long records are kept; -1: for ever.")
+        assert (config.config_type, config.documentation) == (5, "How long records are kept; -1: forever.")
 
 
 def test_keys_narrow_the_answer_and_unknown_ones_are_left_out(describe):

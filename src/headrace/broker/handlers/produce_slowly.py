@@ -32,7 +32,7 @@ BATCHES_PER_LOOK: Final = 8  # between two looks at the clock
 
 
 class Packing:
-    """Batches of one request that a thread packs anew before any of them is staged: one by one, so that those of other
+    """Batches of one request that a thread packs again before any of them is staged: one by one, so that those of other
     clients have their turn in between."""
 
     __slots__ = ("_handler", "_now_ms", "_packed", "_refused", "_request", "_view", "_wait", "_wanted")

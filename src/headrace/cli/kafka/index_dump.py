@@ -157,7 +157,7 @@ def _check_sane(path: str, entry: struct.Struct) -> None:
         return
     from headrace.cli.kafka.tool import ToolError
 
-    raise ToolError(f"{path}: the index is corrupt: {why}; a broker makes it anew when it starts")
+    raise ToolError(f"{path}: the index is corrupt: {why}; a broker makes it again when it starts")
 
 
 def _beside(path: str, suffix: str) -> str:
