@@ -53,10 +53,9 @@ test-unit: dev
 test-wire: dev
 	$(PYTEST) -n $(WORKERS) --ignore tests/unit --ignore tests/simulation --ignore tests/streaming
 
-# Each worker has one Spark session, which its tests share. By tests and not by files, since the slowest file alone would
-# keep one worker busy long after the other has ended.
+# Each worker has one Spark session, which its tests share.
 test-spark: dev
-	$(PYTEST) --dist loadgroup -n $(SPARK_WORKERS) tests/streaming
+	$(PYTEST) -n $(SPARK_WORKERS) tests/streaming
 
 # Unit tests and a wire smoke test on every supported Python of this machine, each in .venv-3.X.
 test-pythons:

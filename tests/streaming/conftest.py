@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -53,6 +53,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--events", type=int, default=None, metavar="N", help="events of NEXMark (make nexmark)")
     parser.addoption("--logs", type=int, default=None, metavar="N", help="logs that are split (make independence)")
     parser.addoption("--changes", type=int, default=None, metavar="N", help="of a database (make database)")
+
+
+# Files whose tests share what is expensive to make: one worker runs all of each.
+WHOLE = {"test_pipeline_nodes.py", "test_pipeline_s3.py", "test_session_end.py"}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests are shared out one by one: the slowest file would keep one worker busy long after the other has ended.
+
+    (xdist 3.8 has `--dist loadgroup` for this; it does not see its groups under pytest 9.)
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByTest(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return file if Path(file).name in WHOLE else nodeid
+
+    return ByTest(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,8 +13,6 @@ import headrace
 from headrace.tables.expectations import read_outcomes
 from headrace.tables.provenance import TableSource, TopicSource, decode
 
-pytestmark = pytest.mark.xdist_group("zoo")  # one worker makes what these tests share
-
 # Rows of the first and of the second run: (id, customer, amount, minute). Customer b of minute 0 comes in both.
 FIRST = [(1, "a", 10.0, 0), (2, "b", 20.0, 0), (3, "a", 5.0, 1), (3, "a", 5.0, 1), (4, "c", -1.0, 2)]
 SECOND = [(5, "b", 40.0, 0), (6, "a", 1.0, 59), (7, "d", 2.0, 59)]

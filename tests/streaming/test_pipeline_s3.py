@@ -19,8 +19,6 @@ from headrace.tables.provenance import TopicSource
 from headrace.tables.query import prepared
 from headrace.tables.resolving import Resolver, resolve
 
-pytestmark = pytest.mark.xdist_group("s3")  # one worker makes what these tests share
-
 CODE = """
 sales = hr.topic("{topic}", schema="id int, k string, amount double")
 

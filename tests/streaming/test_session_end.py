@@ -16,8 +16,6 @@ import pytest
 from conftest import QUICK_JAVA
 from waits import WAIT_S_MAX
 
-pytestmark = pytest.mark.xdist_group("ends")  # one worker makes what these tests share
-
 WAIT_S = 2 * WAIT_S_MAX  # three JVMs start side by side
 CHILD = """
 import os, signal, sys, time
