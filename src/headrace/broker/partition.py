@@ -34,9 +34,7 @@ NO_EPOCH: Final = -1  # a client that does not say which leader it knows
 class Partition:
     __slots__ = ("_waits", "index", "isr", "leader_epoch", "led", "local", "replicas", "role", "topic", "topic_id")
 
-    def __init__(
-        self, topic: str, topic_id: uuid.UUID, index: int, local: PartitionLog | None, broker_id: int = 0
-    ) -> None:
+    def __init__(self, topic: str, topic_id: uuid.UUID, index: int, local: PartitionLog | None, broker_id: int) -> None:
         """A new partition is led by the broker itself, which is its only replica."""
         self.topic = topic
         self.topic_id = topic_id

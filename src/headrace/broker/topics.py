@@ -307,7 +307,7 @@ class Topics:
                     log = self._store.create(topic.name, index, topic.id, topic.config)
                 except StorageError as error:
                     _log.error("%s-%d is offline: %s", topic.name, index, error)
-            topic.partitions.append(Partition(topic.name, topic.id, index, log))
+            topic.partitions.append(Partition(topic.name, topic.id, index, log, self._settings.node_id))
 
     def _add_partitions(self, topic: Topic, total: int) -> Generator[None, None, None]:
         """All of them, or `StorageError` and none."""
@@ -315,7 +315,7 @@ class Topics:
         try:
             for index in range(len(topic.partitions), total):
                 log = self._store.create(topic.name, index, topic.id, topic.config)
-                added.append(Partition(topic.name, topic.id, index, log))
+                added.append(Partition(topic.name, topic.id, index, log, self._settings.node_id))
                 if index % LOGS_PER_STEP == 0:
                     yield
         except StorageError:

@@ -29,7 +29,7 @@ class Log:
 
 @pytest.fixture
 def partition():
-    return Partition("t", uuid.UUID(int=1), 0, Log())
+    return Partition("t", uuid.UUID(int=1), 0, Log(), 0)
 
 
 def code(partition, epoch=-1):
@@ -66,7 +66,7 @@ def test_a_lost_directory_is_a_storage_error_whatever_the_epoch(partition):
 
 
 def test_a_partition_that_other_brokers_have_is_not_led_here():
-    partition = Partition("t", uuid.UUID(int=1), 0, None)
+    partition = Partition("t", uuid.UUID(int=1), 0, None, 0)
     partition.role = ELSEWHERE
     assert code(partition) == codes.NOT_LEADER_OR_FOLLOWER
 

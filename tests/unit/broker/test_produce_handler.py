@@ -261,6 +261,21 @@ def test_a_request_whose_own_time_is_over_is_answered_so_and_only_once(node, cli
     assert client.lets_go()
 
 
+def test_what_is_written_after_the_time_of_others_has_its_own_time(node, client, jobs, shared):
+    other = node.topics.get("orders").partitions[1]
+    other.led.share()
+    client.produce(("orders", 0, batch(node)), ("orders", 1, slow(node)))
+    assert not answered(client)
+    node.reactor.advance(1.1)
+    node.reactor._run_timers()
+    run_one(jobs)
+    assert not answered(client)
+    node.reactor.advance(1.1)
+    node.reactor._run_timers()
+    assert client.offsets() == [(0, error_codes.REQUEST_TIMED_OUT, -1), (1, error_codes.REQUEST_TIMED_OUT, -1)]
+    assert client.lets_go()
+
+
 def test_a_leader_that_is_none_any_more_says_so_to_those_who_wait(node, client, shared):
     client.produce(("orders", 0, batch(node)))
     assert not answered(client)

@@ -52,7 +52,7 @@ def purgatory(reactor):
 
 def made(index=0):
     log = SimpleNamespace(on_high_watermark=[], leader_epoch=3, fail_uncommitted=lambda error: None)
-    return Partition("t", uuid.UUID(int=1), index, log)
+    return Partition("t", uuid.UUID(int=1), index, log, 0)
 
 
 def grow(partition):
@@ -199,7 +199,7 @@ def test_those_who_wait_for_a_log_that_goes_offline_are_told(purgatory):
 
 
 def test_waiting_for_an_offline_log_is_possible(purgatory, reactor):
-    partition = Partition("t", uuid.UUID(int=1), 0, None)
+    partition = Partition("t", uuid.UUID(int=1), 0, None, 0)
     fetch = Fetch(purgatory, [partition])
     reactor.go_off(0)
     assert fetch.attempts == [True]

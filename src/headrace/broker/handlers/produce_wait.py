@@ -107,6 +107,7 @@ class ProduceWait(Slot):
 
     def _expire(self) -> None:
         """It is written here; whether the others will have it is not known in time."""
+        self._timer = None  # what is written only now has its own time
         why = f"not committed within {self._timeout_ms} ms"
         waiting, self._uncommitted = self._uncommitted, []
         self._late += waiting
@@ -117,7 +118,7 @@ class ProduceWait(Slot):
             self._answer()
 
     def done(self, log: PartitionLog | None, error: Exception | None) -> None:
-        if self._timer is not None and log is not None:
+        if log is not None and (self._uncommitted or self._late):
             if log in self._late:
                 self._late.remove(log)
                 return
