@@ -29,7 +29,7 @@ prepare(lambda line: print("        ", line, flush=True), train=%s)
 # What a pipeline imports, so that it is compiled once: as pip does it, and uv only for every file of every package.
 IMPORT = """
 import confluent_kafka, delta.tables, pyspark.sql.functions, pyspark.worker
-import headrace.cli.main, headrace.cli.pipeline_run, headrace.cli.table, headrace.streaming.operation
+import headrace.cli.main, headrace.cli.pipeline.run, headrace.cli.table.command, headrace.streaming.operation
 import headrace.streaming.training_pipeline, headrace.streaming.worker_daemon, headrace.tables.query
 """
 BEGAN = time.monotonic()

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from page_parts import code, plain, table, whole
 
 from headrace.broker.topic_config import TOPIC_SETTINGS
-from headrace.core.setting_types import INT_MAX, LONG_MAX, Kind, Setting, format_value, setting_of
-from headrace.core.settings import BrokerSettings
-from headrace.core.settings_view import describe_fields
+from headrace.core.settings.broker import BrokerSettings
+from headrace.core.settings.types import INT_MAX, LONG_MAX, Kind, Setting, format_value, setting_of
+from headrace.core.settings.view import describe_fields
 
 INTRO = """A setting that Kafka has keeps Kafka's name and, except where the text says otherwise, its default. It can be
 given in `server.properties` (`headrace broker FILE`), in the environment (`log.segment.bytes` is

@@ -11,7 +11,7 @@ from faulty_disk import FaultyDisk
 from waits import WAIT_S_MAX
 
 from headrace.broker.node import Node
-from headrace.core.settings import BrokerSettings
+from headrace.core.settings.broker import BrokerSettings
 
 
 class NodeThread:

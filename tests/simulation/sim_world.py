@@ -27,7 +27,7 @@ from headrace.broker.node import Node
 from headrace.broker.server import TICK_SECONDS
 from headrace.core.clock import ManualClock
 from headrace.core.errors import OperatorError
-from headrace.core.settings import BrokerSettings
+from headrace.core.settings.broker import BrokerSettings
 from headrace.log import log_writer
 
 STEPS = 400

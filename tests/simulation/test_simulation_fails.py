@@ -4,11 +4,11 @@ import pytest
 from sim_history import ViolationError
 from sim_scenario import simulate
 
-from headrace.coordinator import member_reconciliation
-from headrace.coordinator.consumer_groups import ConsumerGroups
-from headrace.coordinator.group_facts import GroupFacts
-from headrace.coordinator.offset_store import OffsetStore
-from headrace.coordinator.transaction_state import TransactionMachine
+from headrace.coordinator.classic.facts import GroupFacts
+from headrace.coordinator.consumer import reconciliation as member_reconciliation
+from headrace.coordinator.consumer.groups import ConsumerGroups
+from headrace.coordinator.offsets.store import OffsetStore
+from headrace.coordinator.transactions.state import TransactionMachine
 from headrace.log.appender import Appender
 from headrace.log.partition_log import PartitionLog
 from headrace.log.producer_state import ProducerState

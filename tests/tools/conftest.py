@@ -113,6 +113,6 @@ def cli(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """It waits as long as a test does: how soon it gives up on a broker is no matter of these tests."""
     monkeypatch.setattr("headrace.cli.reaching.REQUEST_MS_MAX", WAIT_MS_MAX)
     monkeypatch.setattr("headrace.cli.kafka.consuming.CLOSE_S_MAX", WAIT_S_MAX)
-    for module in ("bench_consume.QUIET_S_MAX", "bench_latency.LOST_S_MAX"):
+    for module in ("bench.consume.QUIET_S_MAX", "bench.latency.LOST_S_MAX"):
         monkeypatch.setattr(f"headrace.cli.{module}", WAIT_S_MAX)
     return Cli(bootstrap)

@@ -327,7 +327,7 @@ def test_what_stays_of_each_batch_is_what_apache_kafka_leaves_of_it(eager: str) 
                     who = producers.index(header.producer_id) if header.producer_id >= 0 else -1
                     records = [(each.offset, each.key, each.timestamp - start_ms) for each in batch.records()]
                     largest = header.max_timestamp - start_ms
-                    # Headrace keeps the last batch of each segment, if need be empty: see log/compaction_filter.
+                    # Headrace keeps the last batch of each segment, if need be empty: see log/compaction/filter.
                     if records or who >= 0:
                         found.append((header.base_offset, header.last_offset, stamp, largest, who, records))
             return found

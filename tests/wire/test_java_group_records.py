@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from java import JavaTools
 
-from headrace.coordinator import consumer_group_records as modern
+from headrace.coordinator.consumer import records as modern
 from headrace.coordinator.group_records import (
     CommittedOffset,
     GroupMetadata,

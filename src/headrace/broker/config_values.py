@@ -7,7 +7,7 @@ error code, so a bad value is a `ValueError` here.
 import re
 from typing import Any
 
-from headrace.core.setting_types import INT_MAX, LONG_MAX, Kind, Setting
+from headrace.core.settings.types import INT_MAX, LONG_MAX, Kind, Setting
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _TYPE_MAX = {Kind.INT: INT_MAX, Kind.SHORT: (1 << 15) - 1, Kind.LONG: LONG_MAX}

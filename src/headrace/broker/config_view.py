@@ -14,7 +14,7 @@ from typing import Self
 from headrace.broker.catalog import CLUSTER_WIDE, THIS_BROKER
 from headrace.broker.dynamic_settings import SETTINGS, DynamicSettings
 from headrace.broker.topic_config import TOPIC_SETTINGS
-from headrace.core.settings import BrokerSettings, KafkaItem, kafka_items
+from headrace.core.settings.broker import BrokerSettings, KafkaItem, kafka_items
 
 TOPIC_CONFIG, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC_BROKER, DEFAULT, BROKER_LOGGER = 1, 2, 3, 4, 5, 6
 

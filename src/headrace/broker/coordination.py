@@ -11,12 +11,12 @@ from headrace.broker.topics import Topics
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.groups import Groups
 from headrace.coordinator.journal import Done
-from headrace.coordinator.offset_store import TopicPartition
+from headrace.coordinator.offsets.store import TopicPartition
 from headrace.coordinator.placing import partition_for
-from headrace.coordinator.transaction_settings import TransactionSettings
-from headrace.coordinator.transactions import Transactions
+from headrace.coordinator.transactions.coordinator import Transactions
+from headrace.coordinator.transactions.settings import TransactionSettings
 from headrace.core.clock import Clock
-from headrace.core.settings import BrokerSettings
+from headrace.core.settings.broker import BrokerSettings
 from headrace.log.transactions import Marker
 from headrace.net.reactor import Reactor
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from headrace.broker.catalog import CLUSTER_WIDE, THIS_BROKER, Catalog
 from headrace.broker.config_values import parse_config
 from headrace.core.errors import OperatorError, PeerError, StorageError
-from headrace.core.setting_types import Kind, Setting, setting_of
-from headrace.core.settings import BrokerSettings
+from headrace.core.settings.broker import BrokerSettings
+from headrace.core.settings.types import Kind, Setting, setting_of
 from headrace.protocol.error_codes import INVALID_REQUEST, KAFKA_STORAGE_ERROR
 
 SETTINGS: Mapping[str, Setting] = {

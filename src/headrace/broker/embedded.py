@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.core.errors import HeadraceError
-from headrace.core.settings import BrokerSettings
+from headrace.core.settings.broker import BrokerSettings
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node

@@ -27,9 +27,9 @@ from headrace.broker.topics import Topic, Topics
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import InvariantError
 from headrace.core.files import Disk, OpenFiles
-from headrace.core.settings import BrokerSettings
-from headrace.log.compaction import CompactionSettings, Compactor
-from headrace.log.compaction_process import CompactionProcess
+from headrace.core.settings.broker import BrokerSettings
+from headrace.log.compaction.compactor import CompactionSettings, Compactor
+from headrace.log.compaction.process import CompactionProcess
 from headrace.log.directory import LogDirectory
 from headrace.log.housekeeping import Housekeeping
 from headrace.log.log_writer import LogWriter
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from headrace.broker.coordination import Coordination
     from headrace.broker.http import MetricsServer
     from headrace.coordinator.groups import Groups
-    from headrace.coordinator.transactions import Transactions
+    from headrace.coordinator.transactions.coordinator import Transactions
 
 DOOMED_FILES_INTERVAL_S: Final = 15.0
 PRODUCERS_INTERVAL_S: Final = 600.0

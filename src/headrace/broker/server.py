@@ -20,7 +20,7 @@ from typing import Final
 
 from headrace.broker.connection import Connection
 from headrace.broker.metrics import Metrics
-from headrace.core.settings import BrokerSettings
+from headrace.core.settings.broker import BrokerSettings
 from headrace.core.telemetry import event
 from headrace.net.listener import Listener
 from headrace.net.reactor import Reactor

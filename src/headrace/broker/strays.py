@@ -14,7 +14,7 @@ from headrace.broker.catalog import Catalog, TopicEntry
 from headrace.broker.healing import KEPT_FOREVER, FoundLog, heal
 from headrace.broker.topic_names import is_legal
 from headrace.core.errors import OperatorError
-from headrace.core.settings import BrokerSettings
+from headrace.core.settings.broker import BrokerSettings
 from headrace.log import checkpoints
 from headrace.log.partition_log import PartitionLog
 from headrace.log.store import LogStore

@@ -12,8 +12,8 @@ from typing import Any
 
 from headrace.broker.config_values import parse_config
 from headrace.core.errors import PeerError
-from headrace.core.setting_types import Kind, Setting, format_value, setting_of
-from headrace.core.settings import BrokerSettings
+from headrace.core.settings.broker import BrokerSettings
+from headrace.core.settings.types import Kind, Setting, format_value, setting_of
 from headrace.log.config import LogConfig
 from headrace.protocol.error_codes import INVALID_CONFIG
 

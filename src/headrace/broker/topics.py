@@ -19,7 +19,7 @@ from headrace.broker.partition import Partition
 from headrace.broker.steps import finish
 from headrace.broker.topic_names import INTERNAL, check_collision, check_name, folded
 from headrace.core.errors import PeerError, StorageError
-from headrace.core.settings import BrokerSettings
+from headrace.core.settings.broker import BrokerSettings
 from headrace.log.config import LogConfig
 from headrace.log.store import LogStore
 from headrace.protocol import error_codes

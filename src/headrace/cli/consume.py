@@ -13,8 +13,8 @@ from headrace.client.moments import HELP, METAVAR
 
 if TYPE_CHECKING:
     from headrace.cli.reaching import Reach
-    from headrace.cli.record_reading import ReadPlan
-    from headrace.cli.record_view import Shown
+    from headrace.cli.records.reading import ReadPlan
+    from headrace.cli.records.view import Shown
     from headrace.client.cluster import Cluster
     from headrace.client.offsets import Place
 
@@ -95,7 +95,7 @@ def consume(
       headrace consume orders --from -5 --json | jq .value
       headrace consume orders --where 'value.amount > 100' --limit 10
     """
-    from headrace.cli.record_view import format_for
+    from headrace.cli.records.view import format_for
 
     wanted = record_test(key, expression)
     if as_json and form not in (None, "json"):
@@ -116,7 +116,7 @@ def consume(
         uncommitted=uncommitted,
         wanted=wanted,
     )
-    from headrace.cli.record_reading import RecordReading
+    from headrace.cli.records.reading import RecordReading
 
     out = sys.stdout.buffer
     with RecordReading(reach, plan) as reading:
@@ -132,8 +132,8 @@ def consume(
 
 
 def record_test(key: str | None, expression: str | None) -> "Callable[[Shown], bool] | None":
-    from headrace.cli.record_filter import FilterError, parse_filter
-    from headrace.cli.record_view import FilterView
+    from headrace.cli.records.filter import FilterError, parse_filter
+    from headrace.cli.records.view import FilterView
 
     tests: list[Callable[[Shown], bool]] = []
     if key is not None:
@@ -165,7 +165,7 @@ def _plan(
     wanted: "Callable[[Shown], bool] | None",
 ) -> "ReadPlan":
     from headrace.cli.names import chosen_topics
-    from headrace.cli.record_reading import ReadPlan
+    from headrace.cli.records.reading import ReadPlan
     from headrace.client.group_admin import resolved
     from headrace.client.moments import parse_moment
 
@@ -229,7 +229,7 @@ def _missing(cluster: "Cluster", names: tuple[str, ...]) -> list[str]:
 
 
 def _places(cluster: "Cluster", names: list[str], partitions: tuple[int, ...]) -> "list[Place]":
-    from headrace.cli.record_reading import no_partition
+    from headrace.cli.records.reading import no_partition
     from headrace.client.offsets import leaders
 
     known = sorted(leaders(cluster, names))

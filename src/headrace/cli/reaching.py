@@ -1,6 +1,6 @@
 """How the commands reach a broker: their common options, the connection, and errors in one line with the remedy.
 
-Questions and changes go over the one connection of `cli/kafka/cluster`; records go through confluent-kafka.
+Questions and changes go over the one connection of `client/cluster`; records go through confluent-kafka.
 """
 
 import functools

@@ -17,7 +17,7 @@ from headrace import __version__
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
-    from headrace.core.settings import BrokerSettings, Given
+    from headrace.core.settings.broker import BrokerSettings, Given
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 GARBAGE_THRESHOLD = 20_000
@@ -51,7 +51,7 @@ def logging_options(command: _Command) -> _Command:
 def setting_flags(flag: str, pairs: Sequence[str]) -> "list[Given]":
     """The `key=value` arguments of a flag; one that is neither is a usage error."""
     from headrace.core.errors import OperatorError
-    from headrace.core.settings import flags_source
+    from headrace.core.settings.broker import flags_source
 
     try:
         return flags_source(flag, pairs)
@@ -84,7 +84,7 @@ class Runner:
         source: str = "",
     ) -> None:
         """Runs a broker until SIGINT or SIGTERM."""
-        from headrace.core.settings import BrokerSettings
+        from headrace.core.settings.broker import BrokerSettings
 
         settings, warnings = BrokerSettings.from_sources(
             properties=properties, source=source, environ=os.environ, flags=flags, values=values

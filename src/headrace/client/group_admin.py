@@ -1,4 +1,4 @@
-"""What is asked about groups, and what changes them, beyond `cli/kafka/group_facts`: a function each."""
+"""What is asked about groups, and what changes them, beyond `groups`: a function each."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple

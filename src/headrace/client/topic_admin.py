@@ -1,4 +1,4 @@
-"""What changes topics, and what is asked about them beyond `cli/kafka/topic_facts`: a function each."""
+"""What changes topics, and what is asked about them beyond `topics`: a function each."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple

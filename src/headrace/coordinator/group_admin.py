@@ -5,14 +5,14 @@ from functools import partial
 from typing import Final
 
 from headrace.coordinator import group_records
-from headrace.coordinator.classic_group import ClassicGroup
-from headrace.coordinator.consumer_groups import ConsumerGroups
-from headrace.coordinator.group_effects import Body
-from headrace.coordinator.group_facts import State
-from headrace.coordinator.group_members import Ticket
+from headrace.coordinator.classic.effects import Body
+from headrace.coordinator.classic.facts import State
+from headrace.coordinator.classic.group import ClassicGroup
+from headrace.coordinator.classic.members import Ticket
+from headrace.coordinator.consumer.groups import ConsumerGroups
 from headrace.coordinator.group_table import GroupTable
 from headrace.coordinator.journal import Pair
-from headrace.coordinator.offset_store import TopicPartition
+from headrace.coordinator.offsets.store import TopicPartition
 from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NONE
 
 CLASSIC = "classic"

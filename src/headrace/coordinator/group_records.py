@@ -2,7 +2,7 @@
 
 A key begins with the number of its record type, a value with its version. Here are the two types that classic groups
 need: a committed offset (keys 0 and 1) and a group's metadata (key 2); those of KIP-848 are in
-`consumer_group_records`. `decode` and `encode` know them all. A value of None is a tombstone.
+`consumer/records`. `decode` and `encode` know them all. A value of None is a tombstone.
 
 What Kafka 4.3 writes: offsets in version 4, with the topic's id in a tagged field unless the commit is part of a
 transaction; in version 1 when the client gave the offset a lifetime of its own, which loses the leader epoch; group
@@ -14,8 +14,8 @@ import uuid
 from struct import Struct
 from typing import Final, NamedTuple
 
-from headrace.coordinator import consumer_group_records as modern
-from headrace.coordinator.consumer_group_reading import READERS
+from headrace.coordinator.consumer import records as modern
+from headrace.coordinator.consumer.reading import READERS
 from headrace.coordinator.journal import Pair
 from headrace.core.errors import InvariantError
 from headrace.protocol.record_bytes import (

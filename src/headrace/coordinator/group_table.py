@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from headrace.coordinator import group_records
-from headrace.coordinator.classic_group import ClassicGroup
+from headrace.coordinator.classic.effects import Answer, CreationStored, Effect, Store
+from headrace.coordinator.classic.group import ClassicGroup
 from headrace.coordinator.deadlines import Alarm, CallLater, Now
-from headrace.coordinator.group_effects import Answer, CreationStored, Effect, Store
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.journal import Journal, Pair
 from headrace.coordinator.journal_errors import response_code
 from headrace.coordinator.member_budget import MemberBudget, MemberUsage
-from headrace.coordinator.offset_store import OffsetStore
+from headrace.coordinator.offsets.store import OffsetStore
 from headrace.coordinator.placing import partition_for
 from headrace.coordinator.topic_view import TopicView
 from headrace.core.clock import Clock

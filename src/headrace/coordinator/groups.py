@@ -11,21 +11,21 @@ field names. Requests that never wait (heartbeat, describe, list) return what th
 from collections.abc import Generator, Iterable, Mapping, Sequence
 
 from headrace.coordinator import group_records
-from headrace.coordinator.consumer_group_requests import Heartbeat, refused_heartbeat
-from headrace.coordinator.consumer_groups import ConsumerGroups
+from headrace.coordinator.classic.effects import Body, CreationStored, Store, join_refused, sync_refused
+from headrace.coordinator.classic.members import JoinRequest, Ticket
+from headrace.coordinator.consumer.groups import ConsumerGroups
+from headrace.coordinator.consumer.requests import Heartbeat, refused_heartbeat
 from headrace.coordinator.deadlines import CallLater
 from headrace.coordinator.group_admin import GroupAdmin, undescribed
-from headrace.coordinator.group_effects import Body, CreationStored, Store, join_refused, sync_refused
-from headrace.coordinator.group_members import JoinRequest, Ticket
-from headrace.coordinator.group_offsets import GroupOffsets
 from headrace.coordinator.group_records import GroupMetadata, GroupMetadataRecord, OffsetCommitRecord, UnknownRecord
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.group_table import GroupTable
 from headrace.coordinator.journal import Journal, JournalRecord, Pair
 from headrace.coordinator.journal_loading import replay_all
-from headrace.coordinator.offset_expiry import OffsetExpiry
-from headrace.coordinator.offset_requests import AnswerCodes, refused_delete, refused_fetch
-from headrace.coordinator.offset_store import Entry, OffsetStore, TopicPartition
+from headrace.coordinator.offsets.expiry import OffsetExpiry
+from headrace.coordinator.offsets.owners import GroupOffsets
+from headrace.coordinator.offsets.requests import AnswerCodes, refused_delete, refused_fetch
+from headrace.coordinator.offsets.store import Entry, OffsetStore, TopicPartition
 from headrace.coordinator.topic_view import TopicView
 from headrace.core.clock import Clock
 from headrace.core.errors import PeerError

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.core.settings_reading import Given
+    from headrace.core.settings.reading import Given
 
 COORDINATION = (
     "zookeeper.connect",

@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from headrace.core.errors import OperatorError
-from headrace.core.setting_types import split_list
+from headrace.core.settings.types import split_list
 
 _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(\[[0-9A-Fa-f:.%]+\]|[^:/\[\]]*):(-?[0-9]+)")
 _SECURE = {"SSL", "SASL_PLAINTEXT", "SASL_SSL"}

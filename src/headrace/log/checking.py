@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from headrace.core.errors import OperatorError
 from headrace.core.files import Disk
 from headrace.log import checkpoints
-from headrace.log.cleaner_checkpoint import CLEANER_OFFSET_FILE
+from headrace.log.compaction.checkpoint import CLEANER_OFFSET_FILE
 from headrace.log.directory import CLEAN_STOP_FILE
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.producer_state import ProducerState

@@ -13,7 +13,7 @@ from headrace.core.files import Disk, OpenFiles
 from headrace.log.checkpoints import PARTITION_METADATA_FILE, text_of
 from headrace.log.clean_check import Doubts, compare
 from headrace.log.clean_notes import PartitionNote
-from headrace.log.compaction_swap import SWAP_SUFFIX, complete_swaps
+from headrace.log.compaction.swap import SWAP_SUFFIX, complete_swaps
 from headrace.log.damage import DamageBook
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.recovered import DELETED_SUFFIX, Recovered, fill, rebuild_indexes, set_aside

@@ -13,7 +13,7 @@ from headrace.core.files import Disk, OpenFiles
 from headrace.log import checkpoints
 from headrace.log.checking import CheckedDirectory, CheckedPartition, CheckedSegment
 from headrace.log.clean_notes import CLEAN_NOTES_FILE
-from headrace.log.cleaner_checkpoint import CLEANER_OFFSET_FILE
+from headrace.log.compaction.checkpoint import CLEANER_OFFSET_FILE
 from headrace.log.damage import DamageBook
 from headrace.log.opening import recover
 from headrace.log.recovered import aside_name, set_aside

@@ -15,7 +15,7 @@ from headrace.core.errors import OperatorError, StorageError
 from headrace.core.files import BROKEN_ERRORS, Disk, OpenFiles
 from headrace.log import checkpoints
 from headrace.log.clean_notes import Key, NoteTaker, PartitionNote, forget_notes, read_notes, write_notes
-from headrace.log.cleaner_checkpoint import read_clean_offsets
+from headrace.log.compaction.checkpoint import read_clean_offsets
 from headrace.log.config import NEVER, LogConfig
 from headrace.log.directory import DELETE_SUFFIX, LogDirectory
 from headrace.log.leader_epochs import LeaderEpochs

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 from headrace.broker import embedded
 from headrace.broker.node import Node
 from headrace.core.errors import HeadraceError
-from headrace.core.settings import BrokerSettings
+from headrace.core.settings.broker import BrokerSettings
 from headrace.testing.clock import MovableClock
 from headrace.testing.request_faults import Failure, RequestFaults, api_key_of, error_code_of
 

@@ -10,7 +10,7 @@ from headrace.broker.handlers import load_all
 from headrace.broker.node import Node
 from headrace.broker.steps import Steps, finish
 from headrace.core.clock import ManualClock
-from headrace.core.settings import BrokerSettings
+from headrace.core.settings.broker import BrokerSettings
 from headrace.protocol import messages
 from headrace.protocol.message_reader import compile_reader
 from headrace.protocol.message_writer import compile_writer

@@ -7,7 +7,7 @@ from headrace.broker.connection import Connection
 from headrace.broker.metrics import Metrics
 from headrace.broker.server import Server
 from headrace.core.errors import InvariantError, PeerError
-from headrace.core.settings import BrokerSettings
+from headrace.core.settings.broker import BrokerSettings
 from headrace.net.reactor import READ, Reactor
 from headrace.protocol.wire import MalformedError
 

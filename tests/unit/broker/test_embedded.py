@@ -10,7 +10,7 @@ from waits import WAIT_S_MAX
 
 import headrace
 from headrace.core.errors import HeadraceError, OperatorError
-from headrace.core.settings import BrokerSettings
+from headrace.core.settings.broker import BrokerSettings
 
 
 class FakeNode:

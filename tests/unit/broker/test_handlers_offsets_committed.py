@@ -12,7 +12,7 @@ from headrace.coordinator.group_records import CommittedOffset
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.groups import Groups
 from headrace.coordinator.journal import MemoryJournal
-from headrace.coordinator.offset_requests import refused_delete, refused_fetch
+from headrace.coordinator.offsets.requests import refused_delete, refused_fetch
 from headrace.coordinator.placing import partition_for
 from headrace.coordinator.topic_view import TopicTable
 from headrace.protocol import error_codes as codes

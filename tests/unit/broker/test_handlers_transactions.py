@@ -16,11 +16,11 @@ from headrace.broker.handlers import (
 )
 from headrace.broker.handlers.transaction_errors import for_produce
 from headrace.broker.steps import Steps, finish
-from headrace.coordinator import transactions as transactions_module
 from headrace.coordinator.journal import MemoryJournal
 from headrace.coordinator.placing import partition_for
-from headrace.coordinator.transaction_settings import TransactionSettings
-from headrace.coordinator.transactions import Transactions
+from headrace.coordinator.transactions import coordinator as transactions_module
+from headrace.coordinator.transactions.coordinator import Transactions
+from headrace.coordinator.transactions.settings import TransactionSettings
 from headrace.core.errors import StorageError
 from headrace.log.transactions import Marker
 from headrace.protocol import error_codes as codes

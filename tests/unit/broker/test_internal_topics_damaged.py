@@ -9,7 +9,7 @@ from headrace.broker.steps import finish
 from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.coordinator.group_records import CommittedOffset, encode_offset_commit
 from headrace.coordinator.placing import partition_for
-from headrace.coordinator.transaction_records import encode_key
+from headrace.coordinator.transactions.records import encode_key
 from headrace.protocol import error_codes as codes
 
 FIND_COORDINATOR = 10

@@ -2,7 +2,7 @@ import pytest
 
 from headrace.broker.topic_config import TOPIC_SETTINGS, check, log_config
 from headrace.core.errors import PeerError
-from headrace.core.settings import BrokerSettings
+from headrace.core.settings.broker import BrokerSettings
 from headrace.log.config import NEVER, LogConfig
 from headrace.protocol.error_codes import INVALID_CONFIG
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from headrace.core.settings import BrokerSettings
+from headrace.core.settings.broker import BrokerSettings
 
 sys.path.insert(1, str(Path(__file__).parent.parent / "tables"))  # delta_tables, shop
 

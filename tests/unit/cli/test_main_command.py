@@ -71,7 +71,7 @@ def test_help_loads_no_broker() -> None:
     code = (
         "import sys; from headrace.cli.main import headrace\n"
         "headrace(['--help'], standalone_mode=False)\n"
-        "heavy = ('kio', 'asyncio', 'prometheus_client', 'headrace.broker', 'headrace.core.settings')\n"
+        "heavy = ('kio', 'asyncio', 'prometheus_client', 'headrace.broker', 'headrace.core.settings.broker')\n"
         "print([name for name in heavy if name in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).splitlines()[-1] == "[]"

@@ -9,11 +9,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli.group_watch import Row, changes, left_text, rows_of
+from headrace.cli.bench.percentiles import percentile, summary
+from headrace.cli.group.watch import Row, changes, left_text, rows_of
 from headrace.cli.lazy_group import LazyGroup, Place
 from headrace.cli.main import COMMANDS, headrace
 from headrace.cli.names import missing_name
-from headrace.cli.percentiles import percentile, summary
 from headrace.cli.progress import Progress, bar
 from headrace.cli.reaching import reach_of
 from headrace.client.group_admin import Position

@@ -3,9 +3,9 @@
 import heapq
 from itertools import count
 
+from headrace.coordinator.classic.effects import Answer, Store
+from headrace.coordinator.classic.members import JoinProtocol, JoinRequest
 from headrace.coordinator.deadlines import Now
-from headrace.coordinator.group_effects import Answer, Store
-from headrace.coordinator.group_members import JoinProtocol, JoinRequest
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.groups import Groups
 from headrace.coordinator.journal import MemoryJournal

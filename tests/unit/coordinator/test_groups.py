@@ -8,7 +8,7 @@ from headrace.coordinator.deadlines import NEVER, Alarm, Deadlines
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.groups import Groups
 from headrace.coordinator.journal import COMMIT, MemoryJournal
-from headrace.coordinator.offset_store import CommittedOffset
+from headrace.coordinator.offsets.store import CommittedOffset
 from headrace.coordinator.placing import partition_for
 from headrace.coordinator.topic_view import TopicTable
 from headrace.core.clock import ManualClock

@@ -5,7 +5,7 @@ import logging
 import pytest
 from group_harness import ORDERS, World, finish, join_request
 
-from headrace.coordinator.consumer_group_requests import Heartbeat
+from headrace.coordinator.consumer.requests import Heartbeat
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.member_budget import RECOUNT_MS, MemberBudget, MemberUsage
 from headrace.core.errors import PeerError

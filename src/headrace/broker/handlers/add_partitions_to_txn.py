@@ -16,7 +16,7 @@ from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.handlers.transaction_errors import fenced
 from headrace.broker.steps import ITEMS_PER_STEP, Steps, stepped, up_to_few
 from headrace.broker.topic_names import INTERNAL
-from headrace.coordinator.transaction import VERSION_0, VERSION_2, TopicPartition
+from headrace.coordinator.transactions.transaction import VERSION_0, VERSION_2, TopicPartition
 from headrace.protocol.error_codes import (
     NONE,
     OPERATION_NOT_ATTEMPTED,

@@ -9,8 +9,8 @@ from typing import Any, Final
 from headrace.broker.handlers.offset_topics import Sorted
 from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.steps import Steps
-from headrace.coordinator.offset_requests import AnswerCodes, add_by_topic
-from headrace.coordinator.offset_store import Entry
+from headrace.coordinator.offsets.requests import AnswerCodes, add_by_topic
+from headrace.coordinator.offsets.store import Entry
 
 OFFSETS_PER_SLICE: Final = 40
 

@@ -15,7 +15,7 @@ from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.client_host import client_host
 from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.steps import Steps
-from headrace.coordinator.consumer_group_requests import Heartbeat, refused_heartbeat
+from headrace.coordinator.consumer.requests import Heartbeat, refused_heartbeat
 from headrace.protocol.error_codes import INVALID_REQUEST
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.handlers.transaction_errors import fenced
 from headrace.broker.steps import Steps
-from headrace.coordinator.transaction import VERSION_0, VERSION_2
+from headrace.coordinator.transactions.transaction import VERSION_0, VERSION_2
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node

@@ -25,8 +25,8 @@ from headrace.broker.handlers.config_resources import (
 from headrace.broker.steps import Steps, stepped
 from headrace.broker.topic_config import TOPIC_SETTINGS
 from headrace.core.errors import PeerError
-from headrace.core.setting_types import Kind
-from headrace.core.settings import kafka_items
+from headrace.core.settings.broker import kafka_items
+from headrace.core.settings.types import Kind
 from headrace.protocol.error_codes import INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION
 from headrace.protocol.messages import Body
 

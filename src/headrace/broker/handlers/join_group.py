@@ -15,8 +15,8 @@ from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.client_host import client_host
 from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.steps import Steps
-from headrace.coordinator.group_effects import join_refused
-from headrace.coordinator.group_members import JoinProtocol, JoinRequest
+from headrace.coordinator.classic.effects import join_refused
+from headrace.coordinator.classic.members import JoinProtocol, JoinRequest
 from headrace.protocol.error_codes import MESSAGE_TOO_LARGE
 
 if TYPE_CHECKING:

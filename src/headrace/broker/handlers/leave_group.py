@@ -17,7 +17,7 @@ from headrace.protocol.error_codes import NONE
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
-    from headrace.coordinator.group_members import Ticket
+    from headrace.coordinator.classic.members import Ticket
 
 MANY_SINCE = 3
 MEMBERS_PER_SLICE: Final = 40

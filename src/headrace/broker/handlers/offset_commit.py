@@ -18,8 +18,8 @@ from headrace.broker.handlers.commit_slices import OFFSETS_PER_SLICE, CommitSlic
 from headrace.broker.handlers.offset_topics import Sorted, with_ids
 from headrace.broker.handlers.soon import Soon
 from headrace.broker.steps import ITEMS_PER_STEP, Steps
-from headrace.coordinator.offset_requests import by_topic
-from headrace.coordinator.offset_store import CommittedOffset, Entry
+from headrace.coordinator.offsets.requests import by_topic
+from headrace.coordinator.offsets.store import CommittedOffset, Entry
 from headrace.protocol.error_codes import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from headrace.protocol.messages import Body, encode_body
 from headrace.protocol.offset_commit import (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.steps import ITEMS_PER_STEP, Steps, stepped
-from headrace.coordinator.group_effects import sync_refused
+from headrace.coordinator.classic.effects import sync_refused
 from headrace.protocol.error_codes import INCONSISTENT_GROUP_PROTOCOL
 
 if TYPE_CHECKING:

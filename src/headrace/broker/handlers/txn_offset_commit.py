@@ -16,10 +16,10 @@ from headrace.broker.handlers.commit_slices import OFFSETS_PER_SLICE, CommitSlic
 from headrace.broker.handlers.offset_topics import Sorted, sort_partitions
 from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.steps import Steps, stepped, up_to_few
-from headrace.coordinator.offset_requests import add_by_topic
-from headrace.coordinator.offset_store import CommittedOffset, Entry
+from headrace.coordinator.offsets.requests import add_by_topic
+from headrace.coordinator.offsets.store import CommittedOffset, Entry
 from headrace.coordinator.placing import partition_for
-from headrace.coordinator.transactions import OFFSETS_TOPIC
+from headrace.coordinator.transactions.coordinator import OFFSETS_TOPIC
 from headrace.protocol.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,

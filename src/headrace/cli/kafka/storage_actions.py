@@ -9,7 +9,7 @@ from headrace.cli.kafka.options import Given
 from headrace.cli.kafka.tool import ToolError
 
 if TYPE_CHECKING:
-    from headrace.core.settings import BrokerSettings
+    from headrace.core.settings.broker import BrokerSettings
     from headrace.log.directory import LogDirectory
 
 _CLUSTER_ID = re.compile(r"[A-Za-z0-9._-]+")
@@ -158,7 +158,7 @@ def feature_dependencies(given: Given) -> int:
 def _settings(given: Given) -> "BrokerSettings":
     """As the broker reads them, so that these are its directories. What it warns of, it says when it starts."""
     from headrace.core.properties import read_text
-    from headrace.core.settings import BrokerSettings
+    from headrace.core.settings.broker import BrokerSettings
 
     path = given.one("config")
     text = read_text(path, "a server.properties file")

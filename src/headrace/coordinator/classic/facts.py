@@ -1,0 +1,236 @@
+"""What is so about a classic group at one moment: who may speak, what is said of it, what is written down of it.
+
+Nothing here changes the group, except `restore`, which makes it what a record says. The changes are in `state`.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from headrace.coordinator.classic.effects import Body
+from headrace.coordinator.classic.members import JoinProtocol, Member, Roster
+from headrace.coordinator.classic.subscriptions import topics_of
+from headrace.coordinator.deadlines import Now
+from headrace.coordinator.group_records import GroupMetadata, MemberMetadata
+from headrace.protocol.error_codes import (
+    COORDINATOR_NOT_AVAILABLE,
+    FENCED_INSTANCE_ID,
+    GROUP_ID_NOT_FOUND,
+    ILLEGAL_GENERATION,
+    INCONSISTENT_GROUP_PROTOCOL,
+    NON_EMPTY_GROUP,
+    NONE,
+    REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
+)
+
+CONSUMER: Final = "consumer"  # the protocol type of consumers: the only one whose metadata the broker looks into
+
+
+class State(StrEnum):
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class GroupFacts:
+    def __init__(self, group_id: str, now: Now) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.state_since_ms = now.wall_ms  # -1 when an old record did not say
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.subscribed_topics: frozenset[str] | None = None  # None: not known
+        self.roster = Roster()
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
+
+    @property
+    def is_simple(self) -> bool:
+        """Nobody ever joined it: it is a name under which offsets are committed."""
+        return self.protocol_type is None and self.is_empty and not self.roster.pending
+
+    @property
+    def is_of_consumers(self) -> bool:
+        return self.protocol_type == CONSUMER
+
+    # ── faults ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def identity_fault(self, member_id: str, instance_id: str | None) -> int:
+        """Whether this is who it says, and belongs here."""
+        if self.state is State.DEAD:
+            return COORDINATOR_NOT_AVAILABLE
+        if instance_id is not None:
+            known = self.roster.id_of_instance(instance_id)
+            if known is None:
+                return UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return FENCED_INSTANCE_ID
+        return NONE if member_id in self.roster else UNKNOWN_MEMBER_ID
+
+    def generation_fault(self, member_id: str, generation: int, instance_id: str | None) -> int:
+        code = self.identity_fault(member_id, instance_id)
+        return ILLEGAL_GENERATION if code == NONE and generation != self.generation else code
+
+    def sync_fault(
+        self,
+        member_id: str,
+        generation: int,
+        instance_id: str | None,
+        protocol_type: str | None,
+        protocol_name: str | None,
+    ) -> int:
+        code = self.generation_fault(member_id, generation, instance_id)
+        if code != NONE:
+            return code
+        for said, known in ((protocol_type, self.protocol_type), (protocol_name, self.protocol_name)):
+            if said is not None and known is not None and said != known:
+                return INCONSISTENT_GROUP_PROTOCOL
+        return REBALANCE_IN_PROGRESS if self.state is State.PREPARING else NONE
+
+    def commit_fault(self, member_id: str, generation: int, instance_id: str | None, *, in_transaction: bool) -> int:
+        """Whether offsets may be committed in this member's name.
+
+        An empty group takes them from anyone who claims no generation. A transaction may leave out who it is, as
+        its older clients do, and may commit while the group waits for its leader.
+        """
+        if self.state is State.DEAD:
+            return COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and self.is_empty:
+            return NONE
+        if generation >= 0 or member_id or instance_id is not None:
+            code = self.generation_fault(member_id, generation, instance_id)
+            if code != NONE:
+                return code
+        elif not in_transaction and not self.is_empty:
+            return UNKNOWN_MEMBER_ID
+        return REBALANCE_IN_PROGRESS if self.state is State.COMPLETING and not in_transaction else NONE
+
+    def delete_fault(self) -> int:
+        if self.state is State.DEAD:
+            return GROUP_ID_NOT_FOUND
+        return NONE if self.is_empty else NON_EMPTY_GROUP
+
+    def delete_offsets_fault(self) -> int:
+        """Of consumers it is known which topics they use; of others it is not, and nothing of theirs may go."""
+        return NONE if self.is_of_consumers and self.state is not State.DEAD else self.delete_fault()
+
+    # ── what is said of it ───────────────────────────────────────────────────────────────────────────────────────
+
+    def subscribes_to(self, topic: str) -> bool:
+        return self.is_of_consumers if self.subscribed_topics is None else topic in self.subscribed_topics
+
+    def topics_subscribed(self) -> frozenset[str] | None:
+        """As the members say under the chosen protocol."""
+        if not self.is_of_consumers:
+            return None
+        if not self.roster.members:
+            return frozenset()
+        try:
+            said = {each.metadata(self.protocol_name) for each in self.roster}  # most members say the same
+            return frozenset(topic for metadata in said for topic in topics_of(metadata))
+        except ValueError:
+            return None
+
+    def joined(self, member: Member, *, with_members: bool) -> Body:
+        """The answer to a join: the leader, if it is to share out, hears who is there."""
+        members = []
+        if with_members and self.roster.leader == member.member_id:
+            members = [
+                {
+                    "member_id": each.member_id,
+                    "group_instance_id": each.instance_id,
+                    "metadata": each.metadata(self.protocol_name),
+                }
+                for each in self.roster
+            ]
+        return {
+            "error_code": NONE,
+            "generation_id": self.generation,
+            "protocol_type": self.protocol_type,
+            "protocol_name": self.protocol_name,
+            "leader": self.roster.leader,
+            "skip_assignment": False,
+            "member_id": member.member_id,
+            "members": members,
+        }
+
+    def described(self) -> Body:
+        """For DescribeGroups. What members say and which protocol they chose counts in a stable group only."""
+        name = self.protocol_name if self.state is State.STABLE else None
+        return {
+            "error_code": NONE,
+            "group_id": self.group_id,
+            "group_state": str(self.state),
+            "protocol_type": self.protocol_type or "",
+            "protocol_data": name or "",
+            "members": [
+                {
+                    "member_id": each.member_id,
+                    "group_instance_id": each.instance_id,
+                    "client_id": each.client_id,
+                    "client_host": each.client_host,
+                    "member_metadata": b"" if name is None else each.metadata(name),
+                    "member_assignment": each.assignment,
+                }
+                for each in self.roster
+            ],
+        }
+
+    # ── what is written down ─────────────────────────────────────────────────────────────────────────────────────
+
+    def written(self, assignment: Mapping[str, bytes]) -> GroupMetadata:
+        return GroupMetadata(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol_name,
+            leader=self.roster.leader,
+            current_state_timestamp_ms=self.state_since_ms,
+            members=tuple(
+                MemberMetadata(
+                    member_id=each.member_id,
+                    client_id=each.client_id,
+                    client_host=each.client_host,
+                    rebalance_timeout_ms=each.rebalance_timeout_ms,
+                    session_timeout_ms=each.session_timeout_ms,
+                    subscription=each.metadata(self.protocol_name),
+                    assignment=assignment.get(each.member_id, b""),
+                    group_instance_id=each.instance_id,
+                )
+                for each in self.roster
+            ),
+        )
+
+    def restore(self, metadata: GroupMetadata) -> None:
+        """A group with members was stable when it was written down, and is again."""
+        self.state = State.STABLE if metadata.members else State.EMPTY
+        self.state_since_ms = metadata.current_state_timestamp_ms
+        self.generation = metadata.generation
+        self.protocol_type = metadata.protocol_type or None
+        self.protocol_name = metadata.protocol
+        self.roster = Roster()
+        self.roster.leader = metadata.leader
+        for each in metadata.members:
+            said = JoinProtocol(metadata.protocol or "", each.subscription)
+            rebalance_timeout_ms = each.rebalance_timeout_ms  # which the oldest records do not have
+            self.roster.add(
+                Member(
+                    member_id=each.member_id,
+                    instance_id=each.group_instance_id,
+                    client_id=each.client_id,
+                    client_host=each.client_host,
+                    rebalance_timeout_ms=each.session_timeout_ms
+                    if rebalance_timeout_ms == -1
+                    else rebalance_timeout_ms,
+                    session_timeout_ms=each.session_timeout_ms,
+                    protocols=(said,),
+                    assignment=each.assignment,
+                )
+            )
+        self.roster.assignment_bytes = sum(len(each.assignment) for each in metadata.members)
+        self.subscribed_topics = self.topics_subscribed()

@@ -1,0 +1,86 @@
+"""What is too old to keep: offsets that nobody has used for `offsets.retention.minutes`, and empty groups without any.
+
+A group that rebalances is left alone, and so is one with members of which it is not known what they read.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from headrace.coordinator.classic.facts import State
+from headrace.coordinator.classic.group import ClassicGroup
+from headrace.coordinator.consumer.groups import ConsumerGroups
+from headrace.coordinator.group_admin import GroupAdmin
+from headrace.coordinator.group_table import GroupTable
+from headrace.protocol.error_codes import NONE
+
+GROUPS_PER_TURN: Final = 64
+
+
+class OffsetExpiry:
+    def __init__(self, table: GroupTable, consumers: ConsumerGroups, admin: GroupAdmin) -> None:
+        self._table = table
+        self._consumers = consumers
+        self._admin = admin
+
+    def sweep_again_and_again(self) -> None:
+        def sweep() -> None:
+            try:
+                self.sweep()
+            finally:
+                self.sweep_again_and_again()
+
+        self._table.call_later(self._table.settings.offsets_retention_check_interval_ms / 1000, sweep)
+
+    def sweep(self) -> None:
+        """Some groups in each turn, since there may be a great many."""
+        self._sweep_some([*self._table.classic, *self._consumers.groups], 0)
+
+    def _sweep_some(self, group_ids: Sequence[str], first: int) -> None:
+        for group_id in group_ids[first : first + GROUPS_PER_TURN]:
+            classic, consumer = self._table.classic.get(group_id), self._consumers.get(group_id)
+            if classic is not None:
+                self._sweep_classic(classic)
+            elif consumer is not None:
+                self._sweep_group(group_id, None, consumer.table.topics().__contains__)
+        if first + GROUPS_PER_TURN < len(group_ids):
+            self._table.call_later(0, lambda: self._sweep_some(group_ids, first + GROUPS_PER_TURN))
+
+    def _sweep_classic(self, group: ClassicGroup) -> None:
+        if group.state is State.EMPTY or (group.state is State.STABLE and group.subscribed_topics is not None):
+            since_ms = group.state_since_ms if group.is_empty and group.protocol_type is not None else -1
+            self._sweep_group(group.group_id, None if since_ms == -1 else since_ms, group.subscribes_to)
+
+    def _sweep_group(self, group_id: str, empty_since_ms: int | None, subscribed: Callable[[str], bool]) -> None:
+        table = self._table
+        if group_id in table.deleting:
+            return
+        expired = table.offsets.expired(
+            group_id,
+            now_ms=table.now().wall_ms,
+            retention_ms=table.settings.offsets_retention_ms,
+            empty_since_ms=empty_since_ms,
+            subscribed=subscribed,
+        )
+
+        def written(code: int) -> None:
+            if code == NONE:
+                table.offsets.forget(group_id, expired)
+                self._delete_if_unused(group_id)
+
+        if expired:
+            table.append(group_id, table.offsets.delete_records(group_id, expired), written)
+        else:
+            self._delete_if_unused(group_id)
+
+    def _delete_if_unused(self, group_id: str) -> None:
+        offsets, classic, consumer = (
+            self._table.offsets,
+            self._table.classic.get(group_id),
+            self._consumers.get(group_id),
+        )
+        if offsets.partitions(group_id) or offsets.has_open_transaction(group_id):
+            return
+        if (classic is not None and classic.is_empty and not classic.roster.pending) or (
+            consumer is not None and not consumer.table.members
+        ):
+            self._admin.delete_one(group_id, lambda _: None)
