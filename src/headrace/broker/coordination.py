@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Generator, Mapping
 from typing import Final
 
 from headrace.broker.internal_topics import AllOf, BrokerTopics, Markers, TopicJournal
+from headrace.broker.standalone import StandaloneController
 from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.topics import Topics
 from headrace.coordinator.group_settings import GroupSettings
@@ -28,18 +29,25 @@ class Coordination:
         self,
         settings: BrokerSettings,
         topics: Topics,
+        controller: StandaloneController,
         clock: Clock,
         reactor: Reactor,
         producer_ids: Callable[[], int],
     ) -> None:
         self._offsets = TopicJournal(
-            OFFSETS_TOPIC, settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes, topics, clock
+            OFFSETS_TOPIC,
+            settings.offsets_topic_num_partitions,
+            settings.offsets_topic_segment_bytes,
+            topics,
+            controller,
+            clock,
         )
         self._journal = TopicJournal(
             TRANSACTIONS_TOPIC,
             settings.transaction_state_log_num_partitions,
             settings.transaction_state_log_segment_bytes,
             topics,
+            controller,
             clock,
         )
         self._markers = Markers(topics, clock)
@@ -78,6 +86,11 @@ class Coordination:
         journal = self._offsets if name == OFFSETS_TOPIC else self._journal
         lost = journal.lost_partitions
         return lost.get(partition_for(key, journal.partition_count), "") if lost else ""
+
+    def partition_of(self, name: str, key: str) -> int:
+        """The partition of an internal topic whose leader is the coordinator of a group or a transactional id."""
+        journal = self._offsets if name == OFFSETS_TOPIC else self._journal
+        return partition_for(key, journal.partition_count)
 
     def damage(self) -> Mapping[str, object]:
         """What could not be read of the internal topics, as metrics."""

@@ -24,6 +24,7 @@ from headrace.protocol.batch import CONTROL, BatchHeader
 from headrace.protocol.records import build_plain_batch, iter_records
 
 if TYPE_CHECKING:
+    from headrace.broker.standalone import StandaloneController
     from headrace.broker.topics import Topic, Topics
     from headrace.log.partition_log import PartitionLog
 
@@ -68,9 +69,18 @@ class _All:
 
 
 class TopicJournal:
-    def __init__(self, name: str, partition_count: int, segment_bytes: int, topics: Topics, clock: Clock) -> None:
+    def __init__(
+        self,
+        name: str,
+        partition_count: int,
+        segment_bytes: int,
+        topics: Topics,
+        controller: StandaloneController,
+        clock: Clock,
+    ) -> None:
         self._name = name
         self._topics = topics
+        self._controller = controller
         self._clock = clock
         self._wanted_count = partition_count
         self._gathered: dict[int, tuple[list[Pair], list[Done]]] = {}  # by partition: what this turn appended
@@ -89,7 +99,7 @@ class TopicJournal:
         if topic is not None:
             return topic
         try:
-            return self._topics.create(self._name, self._wanted_count, self._overrides)
+            return self._controller.create(self._name, self._wanted_count, self._overrides)
         except PeerError as error:
             raise StorageError(f"{self._name} could not be made: {error.message}") from error
 

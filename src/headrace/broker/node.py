@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
+from headrace.broker.answer_cache import AnswerCache
 from headrace.broker.catalog import Catalog
 from headrace.broker.dynamic_settings import DynamicSettings
 from headrace.broker.fetch_sessions import FetchSessions
@@ -21,16 +22,16 @@ from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.purgatory import Purgatory
 from headrace.broker.router import Router
 from headrace.broker.server import Server
-from headrace.broker.steps import ITEMS_PER_STEP, finish
+from headrace.broker.standalone import StandaloneController
+from headrace.broker.steps import finish
 from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from headrace.broker.topics import Topic, Topics
+from headrace.broker.topics import Topics
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import InvariantError
 from headrace.core.files import Disk, OpenFiles
 from headrace.core.settings.broker import BrokerSettings
 from headrace.log.compaction.compactor import CompactionSettings, Compactor
 from headrace.log.compaction.process import CompactionProcess
-from headrace.log.directory import LogDirectory
 from headrace.log.housekeeping import Housekeeping
 from headrace.log.log_writer import LogWriter
 from headrace.log.partition_log import PartitionLog
@@ -38,6 +39,8 @@ from headrace.log.scrub import Scrub, ScrubSettings, budget
 from headrace.log.store import LogStore
 from headrace.net.reactor import READ, Reactor, Timer
 from headrace.net.workers import Workers
+from headrace.replication.cluster import Cluster
+from headrace.replication.image import BrokerImage, ClusterImage, Endpoint, ImageDelta, TopicImage
 
 if TYPE_CHECKING:
     from headrace.broker.coordination import Coordination
@@ -103,6 +106,7 @@ class Node:
         )
         self.purgatory = Purgatory(self.reactor)
         self.fetch_sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots)
+        self.metadata_answers = AnswerCache()
         self.server = Server(settings, self.reactor, self.metrics)
 
     def open(self) -> None:
@@ -120,11 +124,14 @@ class Node:
         self.dynamic_settings.on_change.append(self._settings_changed)
         self.settings = self.dynamic_settings.effective
         self.server.use(self.settings)
-        self.topics = Topics(self.catalog, self.store, self.settings)
-        self.topics.load()
+        self.cluster = Cluster(ClusterImage(cluster_id=self.cluster_id, controller_id=settings.node_id))
+        self.topics = Topics(self.store, self.settings)
+        self.cluster.on_change.append(self.topics.follow)
+        self.controller = StandaloneController(self.catalog, self.store, self.topics, self.cluster, self.settings)
+        self.controller.load()
         self.store.flush_recovered()
-        self.topics.on_deleted = self._topics_deleted
-        self.store.on_offline = self._directory_offline
+        self.controller.on_deleted = self._topics_deleted
+        self.store.on_offline = self.controller.directory_failed
         self.producer_ids = ProducerIds(self.catalog.take_producer_ids)
         if any(self.topics.get(name) is not None for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)):
             _ = self.coordination  # there is something to load, and perhaps to finish
@@ -134,6 +141,7 @@ class Node:
         self.server.dispatch = self.router.dispatch
         self.server.metadata_bytes = self._group_bytes
         self.port = self.server.listen()
+        self.cluster.apply(ImageDelta(brokers={settings.node_id: self._registration()}))
         self.reactor.end_of_turn.append(self._end_of_turn)
         self._start_loops()
         if settings.metrics_port >= 0:
@@ -229,7 +237,9 @@ class Node:
         if self._coordination is None:
             from headrace.broker.coordination import Coordination
 
-            made = Coordination(self.settings, self.topics, self.clock, self.reactor, self.producer_ids.next)
+            made = Coordination(
+                self.settings, self.topics, self.controller, self.clock, self.reactor, self.producer_ids.next
+            )
             made.load()
             self._coordination = made
         return self._coordination
@@ -249,16 +259,19 @@ class Node:
         self.settings = settings
         self.server.use(settings)
         self.housekeeping.producer_expiration_ms = settings.producer_id_expiration_ms
-        self.topics.settings_changed(settings)
+        self.controller.settings_changed(settings)
         self.compactor.settings = _compaction_settings(settings)
         self._compact_later()
 
-    def _topics_deleted(self, topics: Sequence[Topic]) -> Generator[None, None, None]:
-        for topic in topics:
-            for partition in topic.partitions:
-                partition.wake()
-                if partition.index % ITEMS_PER_STEP == 0:
-                    yield
+    def _registration(self) -> BrokerImage:
+        """This broker, as others know it."""
+        settings = self.settings
+        host, port = settings.advertised(self.port)
+        return BrokerImage(
+            id=settings.node_id, endpoints={"PLAINTEXT": Endpoint(host=host, port=port)}, rack=settings.broker_rack
+        )
+
+    def _topics_deleted(self, topics: Sequence[TopicImage]) -> Generator[None, None, None]:
         yield from self._forget_topics({topic.id: topic.name for topic in topics})
 
     def _forget_topics(self, deleted: Mapping[uuid.UUID, str]) -> Generator[None, None, None]:
@@ -275,13 +288,6 @@ class Node:
             done(None)
         else:
             yield from self._coordination.topics_deleted(names, done)
-
-    def _directory_offline(self, directory: LogDirectory) -> None:
-        self.topics.revision += 1
-        for topic in self.topics.all():
-            for partition in topic.partitions:
-                if partition.local is not None and partition.local.directory is directory:
-                    partition.go_offline()
 
     # ── running ──────────────────────────────────────────────────────────────────────────────────────────────────
 

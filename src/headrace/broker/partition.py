@@ -49,6 +49,11 @@ class Partition:
         if local is not None:
             local.on_high_watermark.append(self.wake)
 
+    def attach(self, log: PartitionLog) -> None:
+        """Its log was made. Nobody is served from it before a role is given."""
+        self.local = log
+        log.on_high_watermark.append(self.wake)
+
     @property
     def name(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -89,7 +94,7 @@ class Partition:
 
     # ── roles ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def lead(self, epoch: int, isr: tuple[int, ...]) -> None:
+    def lead(self, epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...] | None = None) -> None:
         """This broker leads from now on. The epoch is on disk before anyone is served."""
         log = self.local
         if log is None:
@@ -98,22 +103,30 @@ class Partition:
             log.begin_epoch(epoch)
         self.leader_epoch = epoch
         self.isr = isr
+        self.replicas = replicas or self.replicas
         self.role = LEADER
         self.led = log
         self.wake()
 
-    def follow(self, epoch: int) -> None:
+    def follow(self, epoch: int, replicas: tuple[int, ...] | None = None) -> None:
         """Another broker leads. Who waits for an acknowledgement or for records is told to look for it."""
-        self.leader_epoch = epoch
-        self._leave(FOLLOWER)
+        self._leave(FOLLOWER, epoch, replicas)
 
-    def go_offline(self) -> None:
+    def go_offline(self, epoch: int | None = None, replicas: tuple[int, ...] | None = None) -> None:
         """Its directory has failed. Those who wait for it are told."""
-        self._leave(OFFLINE)
+        self._leave(OFFLINE, epoch, replicas)
         self.local = None
         self.isr = ()
 
-    def _leave(self, role: str) -> None:
+    def go_elsewhere(self, epoch: int, replicas: tuple[int, ...]) -> None:
+        """Other brokers have it. A copy that was here is no longer its."""
+        self._leave(ELSEWHERE, epoch, replicas)
+        self.local = None
+        self.isr = ()
+
+    def _leave(self, role: str, epoch: int | None, replicas: tuple[int, ...] | None) -> None:
+        self.leader_epoch = self.leader_epoch if epoch is None else epoch
+        self.replicas = replicas or self.replicas
         self.role = role
         self.led = None
         if self.local is not None:

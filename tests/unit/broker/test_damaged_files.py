@@ -31,7 +31,7 @@ class Nobody:
 def stopped(make_node, tmp_path):
     """The log directory of a broker that was stopped cleanly, with one record in one topic."""
     node = make_node()
-    log = node.topics.create("orders", 1, {}).partitions[0].led
+    log = node.controller.create("orders", 1, {}).partitions[0].led
     log.appender.stage_own(build_plain_batch([(b"k", b"v")], node.clock.now_ms()), node.clock.now_ms(), Nobody())
     node._end_of_turn()
     node.close()

@@ -24,8 +24,8 @@ NOBODY = SimpleNamespace(done=lambda log, error: None)  # waits for a write
 
 @pytest.fixture
 def node(node):
-    node.topics.create("t", PARTITIONS, {})
-    node.topics.create("u", 1, {})
+    node.controller.create("t", PARTITIONS, {})
+    node.controller.create("u", 1, {})
     return node
 
 

@@ -341,7 +341,7 @@ def test_the_same_question_is_answered_from_the_cache_until_something_changes(no
     assert len(calls) == 1
     metadata(by_name("x"), 9)
     assert len(calls) == 2
-    node.topics.grow("x", 2)
+    node.controller.grow("x", 2)
     assert len(metadata(by_name("x")).topics[0].partitions) == 2
     assert len(calls) == 3
 

@@ -75,7 +75,7 @@ def write(node, topic, partition, *records):
 def used(make_node):
     """A node with two groups and two transactional ids."""
     node = make_node()
-    node.topics.create("orders", 1, {})
+    node.controller.create("orders", 1, {})
     assert commit(node, HIT, 5) == commit(node, OTHER, 6) == codes.NONE
     assert init(node, HIT) == init(node, OTHER) == codes.NONE
     return node
@@ -215,7 +215,7 @@ def test_a_damaged_partition_is_not_written_to(make_node, used):
     size = os.path.getsize(path)
     node = make_node()
     commit(node, HIT, 8)
-    node.topics.delete("orders")  # which forgets the offsets of every group
+    node.controller.delete("orders")  # which forgets the offsets of every group
     end_turn(node)
     node.close()
     assert os.path.getsize(path) == size

@@ -50,19 +50,18 @@ def used(start):
 
 
 def use(node):
-    topics = node.topics
-    topics.create("first", 1, {"retention.ms": "5000"})
-    topics.create("again", 3, {})
-    topics.delete("again")
+    node.controller.create("first", 1, {"retention.ms": "5000"})
+    node.controller.create("again", 3, {})
+    node.controller.delete("again")
     node.dynamic_settings.replace(CLUSTER_WIDE, {"log.retention.ms": "99"})
-    topics.create("again", 2, {})
-    topics.create("gone", 1, {})
+    node.controller.create("again", 2, {})
+    node.controller.create("gone", 1, {})
     commit(node, 7)
     node.transactions.init_producer_id(GROUP, 60_000, None, lambda answer: None)
     end_turn(node)
-    topics.grow("first", 2)
-    topics.delete("gone")
-    topics.create("last", 1, {"cleanup.policy": "compact"})
+    node.controller.grow("first", 2)
+    node.controller.delete("gone")
+    node.controller.create("last", 1, {"cleanup.policy": "compact"})
     return node
 
 
@@ -229,7 +228,7 @@ def test_a_torn_append_behind_the_noted_end_is_cut_without_a_word(start, used, t
     node = start()
     assert "last" in shape(node.catalog.topics)
     assert warnings() == []
-    node.topics.create("next", 1, {})
+    node.controller.create("next", 1, {})
     node.close()
     assert "next" in shape(start().catalog.topics)
 
@@ -318,7 +317,7 @@ def test_the_newest_change_counts_when_the_only_copy_that_had_it_is_cut(start, t
     """The other directory was away when it was made: its copy is whole, and old."""
     two.close()
     alone = start(log_dirs=directories[:1])
-    alone.topics.create("newer", 1, {})
+    alone.controller.create("newer", 1, {})
     expected = shape(alone.catalog.topics)
     alone.close()
     path = journal(directories[0])
@@ -331,7 +330,7 @@ def test_the_newest_change_counts_when_the_only_copy_that_had_it_is_cut(start, t
 def test_a_directory_that_was_away_while_the_journal_was_healed_keeps_its_topics(start, directories):
     node = start(log_dirs=directories)
     for number in range(4):
-        node.topics.create(f"t{number}", 1, {})
+        node.controller.create(f"t{number}", 1, {})
     expected = shape(node.catalog.topics)
     path = journal(directories[0])
     node.close()

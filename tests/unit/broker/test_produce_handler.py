@@ -67,7 +67,7 @@ def jobs(node):
 
 @pytest.fixture
 def client(node):
-    node.topics.create("orders", 3, {})
+    node.controller.create("orders", 3, {})
     made = Client(node)
     yield made
     made.connection.close()
@@ -107,7 +107,7 @@ def test_slow_batches_of_one_request_go_to_the_thread_one_by_one(node, client, j
 
 
 def test_batches_that_are_packed_anew_go_to_the_thread_one_by_one(node, client, jobs):
-    node.topics.create("packed", 2, {"compression.type": "gzip"})
+    node.controller.create("packed", 2, {"compression.type": "gzip"})
     client.produce(("packed", 0, batch(node)), ("packed", 1, batch(node)))
     assert len(jobs) == 1
     run_one(jobs)
@@ -119,7 +119,7 @@ def test_batches_that_are_packed_anew_go_to_the_thread_one_by_one(node, client, 
 
 @pytest.mark.parametrize("topic", ["orders", "packed"])
 def test_a_thread_that_fails_ends_the_connection_and_all_is_let_go(node, client, jobs, topic):
-    node.topics.create("packed", 1, {"compression.type": "zstd"})
+    node.controller.create("packed", 1, {"compression.type": "zstd"})
     client.produce((topic, 0, slow(node)))
     jobs.pop()[1](None, RuntimeError("a bug"))
     assert client.connection.closed
@@ -162,7 +162,7 @@ MANY = 100
 @pytest.fixture
 def crowded(node, monkeypatch):
     """A client whose request of many small packed batches takes several turns, and one beside it."""
-    node.topics.create("many", MANY, {})
+    node.controller.create("many", MANY, {})
     monkeypatch.setattr(produce_slowly, "STAGING_S", -1.0)  # any time is too long: a few batches in each turn
     clients = Client(node), Client(node)
     yield clients
@@ -193,7 +193,7 @@ def test_a_topic_deleted_while_very_many_batches_are_staged_refuses_the_rest(nod
     busy, _ = crowded
     busy.produce(*(("many", index, packed(node)) for index in range(MANY)))
     node._end_of_turn()
-    node.topics.delete("many")
+    node.controller.delete("many")
     while node.reactor._soon:
         node.reactor.run_soon()
     codes = [code for _, code, _ in busy.offsets()]
@@ -290,7 +290,7 @@ def test_a_leader_that_is_none_any_more_says_so_to_those_who_wait(node, client, 
 
 
 def test_too_few_replicas_in_sync_refuse_acks_all_and_nothing_is_written(node, client, shared):
-    node.topics.alter("orders", {"min.insync.replicas": "2"})
+    node.controller.alter("orders", {"min.insync.replicas": "2"})
     shared.isr = (0,)
     client.produce(("orders", 0, batch(node)))
     assert client.offsets() == [(0, error_codes.NOT_ENOUGH_REPLICAS, -1)]

@@ -271,54 +271,53 @@ def refused(code, work, *given):
 
 def test_a_topic_is_seen_when_all_of_it_is_made_and_its_name_is_taken_meanwhile(node):
     topics = node.topics
-    making = topics.make_in_steps([topics.plan("orders", 20, {})])
+    making = node.controller.make_in_steps([node.controller.plan("orders", 20, {})])
     next(making)
     assert topics.get("orders") is None
-    assert refused(error_codes.TOPIC_ALREADY_EXISTS, topics.plan, "orders", 1, {})
-    assert refused(error_codes.LEADER_NOT_AVAILABLE, topics.ensure, "orders")
+    assert refused(error_codes.TOPIC_ALREADY_EXISTS, node.controller.plan, "orders", 1, {})
+    assert refused(error_codes.LEADER_NOT_AVAILABLE, node.controller.ensure, "orders")
     finish(making)
     assert len(topics.get("orders").partitions) == 20
 
 
 def test_a_topic_that_is_deleted_is_gone_at_once_and_its_name_free_when_all_of_it_is(node):
     topics = node.topics
-    topics.create("orders", 20, {})
-    deleting = topics.delete_in_steps("orders")
+    node.controller.create("orders", 20, {})
+    deleting = node.controller.delete_in_steps("orders")
     next(deleting)
     assert topics.get("orders") is None
-    assert refused(error_codes.TOPIC_ALREADY_EXISTS, topics.plan, "orders", 1, {})
+    assert refused(error_codes.TOPIC_ALREADY_EXISTS, node.controller.plan, "orders", 1, {})
     finish(deleting)
-    topics.create("orders", 1, {})
+    node.controller.create("orders", 1, {})
     assert node.catalog.topics["orders"].partition_count == 1
 
 
 def test_a_name_is_free_only_when_what_was_said_of_the_deleted_topic_is_forgotten(node):
     """Else the offsets that are committed for a new topic of that name would be forgotten, too."""
-    topics = node.topics
     for name in ("orders", "users"):
-        topics.create(name, 1, {})
+        node.controller.create(name, 1, {})
     told = []
 
     def deleted(gone):
         yield
-        told.append(([topic.name for topic in gone], set(topics._changing)))
+        told.append(([topic.name for topic in gone], set(node.controller._changing)))
 
-    topics.on_deleted = deleted
-    topics.delete("orders", "users")
+    node.controller.on_deleted = deleted
+    node.controller.delete("orders", "users")
     assert told == [(["orders", "users"], {"orders", "users"})]
-    assert not topics._changing
+    assert not node.controller._changing
 
 
 def test_a_topic_that_grows_keeps_its_partitions_until_all_are_there_and_is_not_changed_meanwhile(node):
     topics = node.topics
-    topics.create("orders", 2, {})
-    growing = topics.grow_in_steps("orders", 30)
+    node.controller.create("orders", 2, {})
+    growing = node.controller.grow_in_steps("orders", 30)
     next(growing)
     assert len(topics.get("orders").partitions) == 2
     for change in (
-        lambda: topics.grow("orders", 40),
-        lambda: topics.alter("orders", {}),
-        lambda: topics.delete("orders"),
+        lambda: node.controller.grow("orders", 40),
+        lambda: node.controller.alter("orders", {}),
+        lambda: node.controller.delete("orders"),
     ):
         assert refused(error_codes.REQUEST_TIMED_OUT, change)
     finish(growing)
@@ -326,26 +325,25 @@ def test_a_topic_that_grows_keeps_its_partitions_until_all_are_there_and_is_not_
 
 
 def test_a_name_that_looks_like_one_that_is_being_made_or_deleted_is_refused(node):
-    topics = node.topics
-    making = topics.make_in_steps([topics.plan("a.b", 20, {})])
+    making = node.controller.make_in_steps([node.controller.plan("a.b", 20, {})])
     next(making)
-    assert refused(error_codes.INVALID_TOPIC_EXCEPTION, topics.plan, "a_b", 1, {})
+    assert refused(error_codes.INVALID_TOPIC_EXCEPTION, node.controller.plan, "a_b", 1, {})
     finish(making)
-    deleting = topics.delete_in_steps("a.b")
+    deleting = node.controller.delete_in_steps("a.b")
     next(deleting)
-    assert refused(error_codes.INVALID_TOPIC_EXCEPTION, topics.plan, "a_b", 1, {})
+    assert refused(error_codes.INVALID_TOPIC_EXCEPTION, node.controller.plan, "a_b", 1, {})
     finish(deleting)
-    topics.create("a_b", 1, {})
+    node.controller.create("a_b", 1, {})
 
 
 @pytest.mark.parametrize("change", ["make", "grow"])
 def test_settings_that_change_while_logs_are_made_hold_for_all_of_them(node, change):
     topics = node.topics
     if change == "make":
-        work = topics.make_in_steps([topics.plan("orders", 20, {})])
+        work = node.controller.make_in_steps([node.controller.plan("orders", 20, {})])
     else:
-        topics.create("orders", 2, {})
-        work = topics.grow_in_steps("orders", 20)
+        node.controller.create("orders", 2, {})
+        work = node.controller.grow_in_steps("orders", 20)
     next(work)
     topics.settings_changed(dataclasses.replace(node.settings, log_retention_ms=12_345))
     finish(work)
@@ -356,7 +354,7 @@ def test_settings_that_change_while_logs_are_made_hold_for_all_of_them(node, cha
 
 @pytest.mark.parametrize("key", [3, 35])
 def test_a_topic_of_many_partitions_is_told_of_in_steps(node, key):
-    node.topics.create("orders", 250, {})
+    node.controller.create("orders", 250, {})
     request = Request(key, 4, 1, None, SimpleNamespace(topics=None), None)
     answer = load(key).handle(node, request)
     assert isinstance(answer, Steps)
@@ -366,7 +364,7 @@ def test_a_topic_of_many_partitions_is_told_of_in_steps(node, key):
 
 def test_a_stop_in_the_middle_of_making_a_topic_is_made_good_by_the_next_start(make_node):
     node = make_node()
-    making = node.topics.make_in_steps([node.topics.plan("orders", 20, {})])
+    making = node.controller.make_in_steps([node.controller.plan("orders", 20, {})])
     next(making)
     node.close()
     assert len(make_node().topics.get("orders").partitions) == 20
@@ -402,14 +400,14 @@ def test_others_are_answered_while_one_request_makes_many_topics(make_node):
     thread = threading.Thread(target=node.run, daemon=True)
     thread.start()
     order = []
-    make = node.topics.make_in_steps
+    make = node.controller.make_in_steps
 
     def watched(planned):
         result = yield from make(planned)
         order.append("made")
         return result
 
-    node.topics.make_in_steps = watched
+    node.controller.make_in_steps = watched
     names = [
         {"name": f"t{number}", "num_partitions": 3, "replication_factor": 1, "assignments": [], "configs": []}
         for number in range(300)
@@ -421,7 +419,7 @@ def test_others_are_answered_while_one_request_makes_many_topics(make_node):
         socket.create_connection(("127.0.0.1", node.port)) as two,
     ):
         one.sendall(framed(large))
-        eventually(lambda: node.topics._changing or order, "the topics are being made", poll_s=0)
+        eventually(lambda: node.controller._changing or order, "the topics are being made", poll_s=0)
         two.sendall(framed(small))
         assert two.recv(4)
         order.append("answered")

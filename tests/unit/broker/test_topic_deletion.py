@@ -73,7 +73,7 @@ class Scene:
         self.start("before").close()  # no directory is new any more: a log that is not there was deleted
         node = self.start("before")
         for name, partitions in self.topics.items():
-            node.topics.create(name, partitions, {})
+            node.controller.create(name, partitions, {})
             for partition in node.topics.get(name).partitions:
                 batch = build_plain_batch([(b"key", name.encode())], node.clock.now_ms())
                 partition.led.appender.stage_own(batch, node.clock.now_ms(), NOBODY)
@@ -115,7 +115,7 @@ class Scene:
         assert node.topics.get(name) is None
         assert self.partition_directories(copy, name) == []
         end_turn(node)
-        made = node.topics.create(name, 1, {})
+        made = node.controller.create(name, 1, {})
         assert made.partitions[0].led.end_offset == 0
         assert all(committed(node, group, name) == [] for group in GROUPS)
         self.commit(node, GROUPS[0], [(name, 0)], offset=7)
@@ -134,7 +134,7 @@ def committed(node, group, name):
 
 
 def delete(node, names):
-    for _ in node.topics.delete_in_steps(*names):
+    for _ in node.controller.delete_in_steps(*names):
         pass
     end_turn(node)
 
@@ -186,7 +186,7 @@ def test_a_kill_or_a_stop_between_any_two_steps_brings_nothing_back(make_node, t
         copy = f"stopped{steps}"
         scene.copied(copy)
         node = scene.start(copy)
-        deleting = node.topics.delete_in_steps(*scene.doomed)
+        deleting = node.controller.delete_in_steps(*scene.doomed)
         over = any(next(deleting, deleting) is deleting for _ in range(steps))
         getattr(node, ends)()
         again = scene.start(copy)
@@ -207,21 +207,21 @@ def test_a_deletion_that_cannot_be_noted_changes_nothing(make_node, tmp_path, mo
 
     monkeypatch.setattr(node.disk, "write", full)
     with pytest.raises(PeerError) as refusal:
-        node.topics.delete(*scene.doomed)
+        node.controller.delete(*scene.doomed)
     assert refusal.value.code == error_codes.KAFKA_STORAGE_ERROR
     monkeypatch.undo()
     for name in scene.topics:
         scene.assert_whole(node, name)
-    node.topics.delete(*scene.doomed)
+    node.controller.delete(*scene.doomed)
 
 
 def test_the_only_topic_does_not_come_back_when_a_loss_of_power_undoes_the_renames(make_node, tmp_path):
     """An empty catalog is not a lost one: what it does not know is set aside, not adopted."""
     node = make_node(disk=MortalDisk())
-    node.topics.create("orders", 1, {})
+    node.controller.create("orders", 1, {})
     data = tmp_path / "data"
     shutil.copytree(data / "orders-0", tmp_path / "orders-0")
-    node.topics.delete("orders")
+    node.controller.delete("orders")
     for number in range(2000):  # until the journal has forgotten whom it deleted
         node.catalog.put_broker_settings("cluster", {"log.retention.ms": str(number + 1)})
     assert b"orders" not in (data / JOURNAL_NAME).read_bytes()

@@ -38,7 +38,7 @@ def data_of(node):
 
 
 def test_a_created_topic_is_found_by_name_and_id_and_has_logs_on_disk(node):
-    made = node.topics.create("orders", 3, {"retention.ms": "5000"})
+    made = node.controller.create("orders", 3, {"retention.ms": "5000"})
     assert node.topics.get("orders") is made is node.topics.by_id(made.id)
     assert [partition.index for partition in made.partitions] == [0, 1, 2]
     assert all(partition.led.config.retention_ms == 5000 for partition in made.partitions)
@@ -50,9 +50,9 @@ def test_a_created_topic_is_found_by_name_and_id_and_has_logs_on_disk(node):
 
 def test_topics_are_the_same_after_a_restart(make_node):
     node = make_node()
-    made = node.topics.create("orders", 2, {"retention.ms": "5000"})
-    node.topics.grow("orders", 4)
-    node.topics.alter("orders", {"segment.ms": "7000"})
+    made = node.controller.create("orders", 2, {"retention.ms": "5000"})
+    node.controller.grow("orders", 4)
+    node.controller.alter("orders", {"segment.ms": "7000"})
     node.close()
     again = make_node().topics.get("orders")
     assert (again.id, len(again.partitions), again.overrides) == (made.id, 4, {"segment.ms": "7000"})
@@ -62,13 +62,13 @@ def test_topics_are_the_same_after_a_restart(make_node):
 
 def test_every_change_moves_the_revision(node):
     seen = [node.topics.revision]
-    node.topics.create("orders", 1, {})
+    node.controller.create("orders", 1, {})
     seen.append(node.topics.revision)
-    node.topics.grow("orders", 2)
+    node.controller.grow("orders", 2)
     seen.append(node.topics.revision)
-    node.topics.alter("orders", {})
+    node.controller.alter("orders", {})
     seen.append(node.topics.revision)
-    node.topics.delete("orders")
+    node.controller.delete("orders")
     seen.append(node.topics.revision)
     assert sorted(set(seen)) == seen
 
@@ -91,91 +91,95 @@ def test_every_change_moves_the_revision(node):
     ],
 )
 def test_names_that_kafka_refuses_are_refused_in_its_words(node, name, message):
-    assert refusal(node.topics.create, name, 1, {}) == (codes.INVALID_TOPIC_EXCEPTION, message)
-    assert refusal(node.topics.ensure, name)[0] == codes.INVALID_TOPIC_EXCEPTION
+    assert refusal(node.controller.create, name, 1, {}) == (codes.INVALID_TOPIC_EXCEPTION, message)
+    assert refusal(node.controller.ensure, name)[0] == codes.INVALID_TOPIC_EXCEPTION
 
 
 def test_the_longest_name_is_taken(node):
-    node.topics.create("a" * 249, 1, {})
+    node.controller.create("a" * 249, 1, {})
 
 
 def test_a_topic_is_not_made_twice(node):
-    node.topics.create("orders", 1, {})
+    node.controller.create("orders", 1, {})
     message = "Topic 'orders' already exists."
-    assert refusal(node.topics.create, "orders", 1, {}) == (codes.TOPIC_ALREADY_EXISTS, message)
+    assert refusal(node.controller.create, "orders", 1, {}) == (codes.TOPIC_ALREADY_EXISTS, message)
 
 
 def test_names_that_differ_in_dot_and_underscore_alone_collide_until_one_is_deleted(node):
-    node.topics.create("a.b", 1, {})
+    node.controller.create("a.b", 1, {})
     message = "Topic 'a_b' collides with existing topic: a.b"
-    assert refusal(node.topics.create, "a_b", 1, {}) == (codes.INVALID_TOPIC_EXCEPTION, message)
-    node.topics.delete("a.b")
-    node.topics.create("a_b", 1, {})
+    assert refusal(node.controller.create, "a_b", 1, {}) == (codes.INVALID_TOPIC_EXCEPTION, message)
+    node.controller.delete("a.b")
+    node.controller.create("a_b", 1, {})
 
 
 def test_a_topic_has_at_least_one_partition(node):
-    assert refusal(node.topics.create, "orders", 0, {})[0] == codes.INVALID_PARTITIONS
+    assert refusal(node.controller.create, "orders", 0, {})[0] == codes.INVALID_PARTITIONS
 
 
-def test_validate_only_makes_nothing(node):
-    node.topics.create("orders", 1, {}, validate_only=True)
+def test_a_topic_that_is_only_planned_is_not_made(node):
+    node.controller.plan("orders", 1, {})
     assert names(node) == set()
     assert not any(name.startswith("orders") for name in os.listdir(data_of(node)))
 
 
 def test_first_use_makes_a_topic_with_the_brokers_number_of_partitions(make_node):
     node = make_node(num_partitions=4)
-    assert len(node.topics.ensure("orders").partitions) == 4
-    assert node.topics.ensure("orders") is node.topics.get("orders")
+    assert len(node.controller.ensure("orders").partitions) == 4
+    assert node.controller.ensure("orders") is node.topics.get("orders")
 
 
 def test_first_use_makes_nothing_where_it_is_switched_off_forbidden_or_internal(make_node):
     off = make_node(auto_create_topics_enable=False)
-    assert refusal(off.topics.ensure, "orders")[0] == codes.UNKNOWN_TOPIC_OR_PARTITION
+    assert refusal(off.controller.ensure, "orders")[0] == codes.UNKNOWN_TOPIC_OR_PARTITION
     off.close()
     node = make_node()
-    assert refusal(node.topics.ensure, "orders", allowed=False)[0] == codes.UNKNOWN_TOPIC_OR_PARTITION
-    assert refusal(node.topics.ensure, "__consumer_offsets")[0] == codes.UNKNOWN_TOPIC_OR_PARTITION
+    assert refusal(node.controller.ensure, "orders", allowed=False)[0] == codes.UNKNOWN_TOPIC_OR_PARTITION
+    assert refusal(node.controller.ensure, "__consumer_offsets")[0] == codes.UNKNOWN_TOPIC_OR_PARTITION
     assert names(node) == set()
 
 
 def test_kafkas_own_topics_are_internal(node):
-    assert node.topics.create("__consumer_offsets", 1, {}).internal
-    assert not node.topics.create("orders", 1, {}).internal
+    assert node.controller.create("__consumer_offsets", 1, {}).internal
+    assert not node.controller.create("orders", 1, {}).internal
 
 
 def test_a_deleted_topic_is_gone_from_memory_disk_and_catalog(make_node):
     node = make_node()
     told = []
-    node.topics.on_deleted = lambda topics: told.extend(topics) or ()
-    made = node.topics.create("orders", 2, {})
-    node.topics.delete("orders")
-    assert (node.topics.get("orders"), node.topics.by_id(made.id), told) == (None, None, [made])
+    node.controller.on_deleted = lambda topics: told.extend(topics) or ()
+    made = node.controller.create("orders", 2, {})
+    node.controller.delete("orders")
+    assert (node.topics.get("orders"), node.topics.by_id(made.id), [each.id for each in told]) == (
+        None,
+        None,
+        [made.id],
+    )
     assert not any(name in ("orders-0", "orders-1") for name in os.listdir(data_of(node)))
     node.close()
     assert names(make_node()) == set()
 
 
 def test_a_topic_made_again_has_another_id(node):
-    first = node.topics.create("orders", 1, {}).id
-    node.topics.delete("orders")
-    assert node.topics.create("orders", 1, {}).id != first
+    first = node.controller.create("orders", 1, {}).id
+    node.controller.delete("orders")
+    assert node.controller.create("orders", 1, {}).id != first
 
 
 def test_what_does_not_exist_cannot_be_changed(node):
     expected = (codes.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'nope' does not exist.")
-    assert refusal(node.topics.delete, "nope") == expected
-    assert refusal(node.topics.grow, "nope", 3) == expected
-    assert refusal(node.topics.alter, "nope", {}) == expected
+    assert refusal(node.controller.delete, "nope") == expected
+    assert refusal(node.controller.grow, "nope", 3) == expected
+    assert refusal(node.controller.alter, "nope", {}) == expected
 
 
 def test_altered_settings_reach_the_open_logs_and_bad_ones_change_nothing(node):
-    topic = node.topics.create("orders", 1, {"retention.ms": "5"})
-    node.topics.alter("orders", {"retention.bytes": "9"})
+    topic = node.controller.create("orders", 1, {"retention.ms": "5"})
+    node.controller.alter("orders", {"retention.bytes": "9"})
     config = topic.partitions[0].led.config
     assert (config.retention_bytes, config.retention_ms) == (9, 604_800_000)
-    assert refusal(node.topics.alter, "orders", {"retention.bytes": "x"})[0] == codes.INVALID_CONFIG
-    node.topics.alter("orders", {"retention.bytes": "11"}, validate_only=True)
+    assert refusal(node.controller.alter, "orders", {"retention.bytes": "x"})[0] == codes.INVALID_CONFIG
+    node.controller.alter("orders", {"retention.bytes": "11"}, validate_only=True)
     assert topic.overrides == {"retention.bytes": "9"}
 
 
@@ -185,14 +189,14 @@ def test_an_internal_topic_stays_compacted_whatever_else_is_set(make_node):
     node.coordination.make_topic("__consumer_offsets")
     topic = node.topics.get("__consumer_offsets")
     for policy in ("delete", "compact,delete"):
-        code, message = refusal(node.topics.alter, topic.name, {"cleanup.policy": policy})
+        code, message = refusal(node.controller.alter, topic.name, {"cleanup.policy": policy})
         assert (code, f"must be compact, not {policy}" in message) == (codes.INVALID_CONFIG, True)
-    node.topics.alter(topic.name, {"flush.messages": "1"})  # all that it sets is replaced by this
+    node.controller.alter(topic.name, {"flush.messages": "1"})  # all that it sets is replaced by this
     assert topic.overrides == {"flush.messages": "1", "cleanup.policy": "compact"}
 
 
 def test_the_brokers_new_default_reaches_the_topics_that_do_not_decide_for_themselves(node):
-    free, bound = node.topics.create("free", 1, {}), node.topics.create("bound", 1, {"retention.ms": "5"})
+    free, bound = node.controller.create("free", 1, {}), node.controller.create("bound", 1, {"retention.ms": "5"})
     node.dynamic_settings.replace("cluster", {"log.retention.ms": "99"})
     assert free.partitions[0].led.config.retention_ms == 99
     assert bound.partitions[0].led.config.retention_ms == 5
@@ -202,13 +206,13 @@ def test_a_topic_whose_logs_cannot_be_made_is_taken_back(make_node):
     disk = FullDisk()
     node = make_node(disk=disk)
     disk.full_for = {"bad-2"}
-    planned = [node.topics.plan("bad", 4, {}), node.topics.plan("good", 1, {})]
-    bad, good = node.topics.make(planned)
+    planned = [node.controller.plan("bad", 4, {}), node.controller.plan("good", 1, {})]
+    bad, good = node.controller.make(planned)
     assert (bad.code, good.name) == (codes.KAFKA_STORAGE_ERROR, "good")
     assert names(node) == {"good"}
-    node.topics.create("fine", 1, {})
+    node.controller.create("fine", 1, {})
     disk.full_for = {"fine-1"}
-    assert refusal(node.topics.grow, "fine", 3)[0] == codes.KAFKA_STORAGE_ERROR
+    assert refusal(node.controller.grow, "fine", 3)[0] == codes.KAFKA_STORAGE_ERROR
     assert len(node.topics.get("fine").partitions) == 1
     node.close()
     again = make_node()
@@ -218,7 +222,7 @@ def test_a_topic_whose_logs_cannot_be_made_is_taken_back(make_node):
 
 def test_a_crash_between_catalog_and_logs_is_made_good_at_the_next_start(make_node):
     node = make_node()
-    node.topics.create("orders", 2, {})
+    node.controller.create("orders", 2, {})
     path = node.store.find("orders", 1).path
     node.close()
     shutil.rmtree(path)
@@ -228,7 +232,7 @@ def test_a_crash_between_catalog_and_logs_is_made_good_at_the_next_start(make_no
 def test_partitions_of_a_directory_that_is_away_are_offline_and_not_made_anew(make_node, tmp_path):
     directories = (str(tmp_path / "a"), str(tmp_path / "b"))
     node = make_node(log_dirs=directories)
-    node.topics.create("orders", 4, {})
+    node.controller.create("orders", 4, {})
     node.close()
     os.rename(directories[1], directories[1] + ".away")
     with open(directories[1], "w"):  # a file where the directory should be
@@ -244,13 +248,13 @@ def test_partitions_of_a_directory_that_is_away_are_offline_and_not_made_anew(ma
 def test_logs_of_a_topic_deleted_while_their_directory_was_away_are_set_aside(make_node, tmp_path):
     directories = (str(tmp_path / "a"), str(tmp_path / "b"))
     node = make_node(log_dirs=directories)
-    node.topics.create("old", 2, {})
-    node.topics.create("again", 2, {})
+    node.controller.create("old", 2, {})
+    node.controller.create("again", 2, {})
     node.close()
     node = make_node(log_dirs=directories[:1])
     for name in ("old", "again"):
-        node.topics.delete(name)
-    node.topics.create("again", 1, {})
+        node.controller.delete(name)
+    node.controller.create("again", 1, {})
     node.close()
     node = make_node(log_dirs=directories)
     assert names(node) == {"again"}
@@ -262,7 +266,7 @@ def test_logs_of_a_topic_deleted_while_their_directory_was_away_are_set_aside(ma
 
 def test_logs_without_any_catalog_are_adopted_with_their_ids(make_node):
     node = make_node()
-    made = node.topics.create("orders", 3, {})
+    made = node.controller.create("orders", 3, {})
     node.close()
     os.unlink(os.path.join(data_of(node), JOURNAL_NAME))
     again = make_node().topics.get("orders")
@@ -270,6 +274,6 @@ def test_logs_without_any_catalog_are_adopted_with_their_ids(make_node):
 
 
 def test_ids_are_random_and_never_look_like_an_option_in_kafkas_text_form(node):
-    ids = {node.topics.plan(f"t{number}", 1, {}).id for number in range(200)}
+    ids = {node.controller.plan(f"t{number}", 1, {}).id for number in range(200)}
     assert len(ids) == 200
     assert all(isinstance(each, uuid.UUID) and each.bytes[0] >> 2 != 62 for each in ids)

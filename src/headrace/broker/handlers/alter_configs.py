@@ -52,7 +52,7 @@ def _replace(node: Node, resource: Any, validate_only: bool) -> None:
     if resource.resource_type == TOPIC:
         if not name:
             raise PeerError(INVALID_REQUEST, "Default topic resources are not allowed.")
-        node.topics.alter(name, configs, validate_only=validate_only)
+        node.controller.alter(name, configs, validate_only=validate_only)
     elif resource.resource_type == BROKER:
         layer = broker_layer(name, node.settings.node_id)
         node.dynamic_settings.replace(layer, configs, validate_only=validate_only)

@@ -49,7 +49,7 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
                 raise PeerError(REQUEST_TIMED_OUT, "")
             _check(node, topic)
             if not body.validate_only:
-                yield from node.topics.grow_in_steps(topic.name, topic.count)
+                yield from node.controller.grow_in_steps(topic.name, topic.count)
             results[topic.name] = {"name": topic.name, "error_code": NONE, "error_message": None}
         except PeerError as error:
             message = error.message or None
@@ -78,7 +78,7 @@ def _check(node: Node, asked: Any) -> None:
             message = f"Attempted to add {more} additional partition(s), {why}"
             raise PeerError(INVALID_REPLICA_ASSIGNMENT, message)
         for assignment in asked.assignments:
-            check_replicas(assignment.broker_ids, node.settings.node_id)
+            check_replicas(assignment.broker_ids, node.cluster.image.brokers)
 
 
 def _count_setting(name: str) -> str:

@@ -1,13 +1,13 @@
 """CreateTopics: new topics, many written down with one fsync.
 
 v4 lets -1 stand for the broker's number of partitions and replicas, v5 answers with the settings in
-force, v7 with the topic's id. Earlier versions are answered with less. One broker holds one replica of
-each partition.
+force, v7 with the topic's id. Earlier versions are answered with less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Container, Generator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,9 +15,9 @@ from headrace.broker.api import Api, Request
 from headrace.broker.config_view import ConfigView
 from headrace.broker.handlers.assignment import check_replicas
 from headrace.broker.handlers.config_resources import check_count
+from headrace.broker.standalone import NewTopic
 from headrace.broker.steps import Steps, stepped, tally, up_to_few
 from headrace.broker.topic_names import check_collision, folded
-from headrace.broker.topics import NewTopic
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
     INVALID_PARTITIONS,
@@ -78,13 +78,12 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
 
 def _plan(node: Node, topic: Any) -> NewTopic:
     """The checks in Kafka's order: name, settings, then numbers."""
-    settings = node.settings
     check_count(topic.configs)
     configs = {config.name: config.value for config in topic.configs}
     count = len(topic.assignments) or topic.num_partitions
-    new = node.topics.plan(topic.name, 1 if count < 1 else count, configs)
+    new = node.controller.plan(topic.name, 1 if count < 1 else count, configs)
     if topic.assignments:
-        _check_assignments(topic, settings.node_id)
+        _check_assignments(topic, node.cluster.image.brokers)
         return new
     replicas = topic.replication_factor
     if replicas == 0 or replicas < -1:
@@ -93,20 +92,11 @@ def _plan(node: Node, topic: Any) -> NewTopic:
     if count == 0 or count < -1:
         why = "Number of partitions was set to an invalid non-positive value."
         raise PeerError(INVALID_PARTITIONS, why)
-    # -1 is the default, which is one replica here whatever default.replication.factor says: the start warned of it.
-    if replicas > 1:
-        why = (
-            f"Unable to replicate the partition {replicas} time(s): The target replication factor of"
-            f" {replicas} cannot be reached because only 1 broker(s) are registered"
-            " or some brokers have all their log directories cordoned."
-        )
-        raise PeerError(INVALID_REPLICATION_FACTOR, why)
-    if count != -1:
-        return new
-    return NewTopic(name=new.name, id=new.id, partition_count=settings.num_partitions, overrides=new.overrides)
+    node.controller.check_replication_factor(replicas)
+    return new if count != -1 else replace(new, partition_count=node.settings.num_partitions)
 
 
-def _check_assignments(topic: Any, node_id: int) -> None:
+def _check_assignments(topic: Any, brokers: Container[int]) -> None:
     manual = "A manual partition assignment was specified, but"
     if topic.replication_factor != -1:
         raise PeerError(INVALID_REQUEST, f"{manual} replication factor was not set to -1.")
@@ -119,7 +109,7 @@ def _check_assignments(topic: Any, node_id: int) -> None:
             why = f"Found multiple manual partition assignments for partition {index}"
             raise PeerError(INVALID_REPLICA_ASSIGNMENT, why)
         seen.add(index)
-        check_replicas(assignment.broker_ids, node_id)
+        check_replicas(assignment.broker_ids, brokers)
     if seen != set(range(len(seen))):
         why = "partitions should be a consecutive 0-based integer sequence"
         raise PeerError(INVALID_REPLICA_ASSIGNMENT, why)
@@ -133,12 +123,12 @@ def _make(node: Node, planned: list[NewTopic], validate_only: bool) -> Generator
         free = []  # another request may have made some since they were planned, up to the last moment
         for at, new in enumerate(planned[first : first + TOPICS_PER_SLICE], first):
             try:
-                node.topics.plan(new.name, new.partition_count, new.overrides)
+                node.controller.plan(new.name, new.partition_count, new.overrides)
                 free.append(at)
             except PeerError as error:
                 problems[at] = error
         try:
-            made = yield from node.topics.make_in_steps([planned[at] for at in free])
+            made = yield from node.controller.make_in_steps([planned[at] for at in free])
         except PeerError as error:
             made = [error] * len(free)
         for at, result in zip(free, made, strict=True):
@@ -164,7 +154,7 @@ def _made(new: NewTopic, view: ConfigView | None) -> Mapping[str, object]:
         "error_code": NONE,
         "error_message": None,
         "num_partitions": new.partition_count,
-        "replication_factor": 1,
+        "replication_factor": new.replication_factor,
         "configs": configs,
     }
 

@@ -79,7 +79,7 @@ def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
             else:
                 there[each] = topic.name
         try:
-            yield from node.topics.delete_in_steps(*there.values())
+            yield from node.controller.delete_in_steps(*there.values())
         except PeerError as error:
             answers |= dict.fromkeys(there, error)
         yield

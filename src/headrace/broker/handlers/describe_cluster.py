@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers import operations
-from headrace.broker.handlers.address import advertised
+from headrace.broker.handlers.address import addresses
 from headrace.protocol.error_codes import MISMATCHED_ENDPOINT_TYPE, NONE, UNSUPPORTED_ENDPOINT_TYPE
 
 if TYPE_CHECKING:
@@ -27,22 +27,16 @@ def handle(node: Node, request: Request) -> Mapping[str, object]:
         return _refused(MISMATCHED_ENDPOINT_TYPE, why)
     if wanted != BROKER:
         return _refused(UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {wanted}")
-    host, port = advertised(node, request)
-    node_id = node.settings.node_id
+    image = node.cluster.image
     asked = request.body.include_cluster_authorized_operations
     return {
         "error_code": NONE,
         "error_message": None,
-        "cluster_id": node.cluster_id,
-        "controller_id": node_id,
+        "cluster_id": image.cluster_id,
+        "controller_id": image.controller_id,
         "brokers": [
-            {
-                "broker_id": node_id,
-                "host": host,
-                "port": port,
-                "rack": node.settings.broker_rack or None,
-                "is_fenced": False,
-            }
+            {"broker_id": each, "host": host, "port": port, "rack": rack, "is_fenced": False}
+            for each, host, port, rack in addresses(node, request)
         ],
         "cluster_authorized_operations": operations.ON_CLUSTER if asked else operations.NOT_ASKED,
     }

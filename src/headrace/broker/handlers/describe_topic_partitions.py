@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers import operations
-from headrace.broker.partition import Partition
+from headrace.broker.handlers.address import addresses
+from headrace.broker.handlers.partition_facts import facts
 from headrace.broker.steps import Steps, tally
-from headrace.broker.topic_names import is_legal
+from headrace.broker.topic_names import INTERNAL, is_legal
 from headrace.protocol.error_codes import (
     INVALID_REQUEST,
     INVALID_TOPIC_EXCEPTION,
-    LEADER_NOT_AVAILABLE,
     NONE,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from headrace.protocol.messages import Body
+from headrace.replication.image import ClusterImage
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -44,20 +45,24 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
                 refused.append(_topic(topic.name, INVALID_REQUEST))
                 yield
             return {"topics": refused}
-    names = [name for name in asked or node.topics.by_name if name >= first_name]
+    image = node.cluster.image  # the page tells of this one, however many steps it takes
+    names = [name for name in asked or image.topics if name >= first_name]
     heapify(names)  # taken one by one: to sort a great many would take long
     room = max(1, min(body.response_partition_limit, node.settings.max_request_partition_size_limit))
-    return (yield from _page(node, names, first_index if names and names[0] == first_name else 0, room))
+    reachable = {each[0] for each in addresses(node, request)}
+    return (yield from _page(image, reachable, names, first_index if names and names[0] == first_name else 0, room))
 
 
-def _page(node: Node, names: list[str], first_index: int, room: int) -> Generator[None, None, Body]:
+def _page(
+    image: ClusterImage, reachable: set[int], names: list[str], first_index: int, room: int
+) -> Generator[None, None, Body]:
     topics: list[Mapping[str, object]] = []
     while names:
         name = heappop(names)
         yield
         if room <= 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": 0}}
-        topic = node.topics.get(name)
+        topic = image.topics.get(name)
         if topic is None:
             code = UNKNOWN_TOPIC_OR_PARTITION if is_legal(name) else INVALID_TOPIC_EXCEPTION
             topics.append(_topic(name, code, topic_authorized_operations=operations.ON_TOPIC))
@@ -69,8 +74,11 @@ def _page(node: Node, names: list[str], first_index: int, room: int) -> Generato
                 name,
                 NONE,
                 topic_id=topic.id,
-                is_internal=topic.internal,
-                partitions=[_partition(partition, node.settings.node_id) for partition in shown],
+                is_internal=name in INTERNAL,
+                partitions=[
+                    {**facts(image, index, each, reachable), "eligible_leader_replicas": [], "last_known_elr": []}
+                    for index, each in enumerate(shown, first_index)
+                ],
                 topic_authorized_operations=operations.ON_TOPIC,
             )
         )
@@ -83,21 +91,6 @@ def _page(node: Node, names: list[str], first_index: int, room: int) -> Generato
 
 def _topic(name: str, code: int, **more: object) -> Mapping[str, object]:
     return {"error_code": code, "name": name, "topic_id": None, "partitions": [], **more}
-
-
-def _partition(partition: Partition, node_id: int) -> Mapping[str, object]:
-    online = partition.online
-    return {
-        "error_code": NONE if online else LEADER_NOT_AVAILABLE,
-        "partition_index": partition.index,
-        "leader_id": node_id if online else -1,
-        "leader_epoch": partition.leader_epoch,
-        "replica_nodes": [node_id],
-        "isr_nodes": [node_id],
-        "eligible_leader_replicas": [],
-        "last_known_elr": [],
-        "offline_replicas": [] if online else [node_id],
-    }
 
 
 API = Api(key=75, name="DescribeTopicPartitions", low=0, high=0, handle=handle)

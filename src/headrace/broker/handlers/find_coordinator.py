@@ -1,4 +1,5 @@
-"""FindCoordinator: which broker looks after a group or a transactional id. With one broker, it is this one.
+"""FindCoordinator: which broker looks after a group or a transactional id. The one that leads its partition
+of the internal topic.
 
 Who asks will use it: the internal topic is made now, as in Kafka, if it is not there.
 
@@ -14,7 +15,7 @@ from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
-from headrace.broker.handlers.address import advertised
+from headrace.broker.handlers.address import address_of
 from headrace.broker.handlers.malformed import MALFORMED
 from headrace.broker.steps import Steps, stepped
 from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -54,13 +55,18 @@ def _find(node: Node, request: Request, key: str, message: str) -> Mapping[str, 
     why_absent = node.coordination.why_absent(topic, key)
     if why_absent:
         return _refused(COORDINATOR_NOT_AVAILABLE, why_absent)
-    host, port = advertised(node, request)
+    image = node.cluster.image
+    leads = image.partition(topic, node.coordination.partition_of(topic, key))
+    leader = image.brokers.get(leads.leader) if leads is not None else None
+    address = address_of(node, request, leader) if leader is not None else None
+    if address is None:
+        return _refused(COORDINATOR_NOT_AVAILABLE, f"{topic}: no broker leads the partition of {key!r}; try again")
     return {
         "error_code": NONE,
         "error_message": message,
-        "node_id": node.settings.node_id,
-        "host": host,
-        "port": port,
+        "node_id": address[0],
+        "host": address[1],
+        "port": address[2],
     }
 
 

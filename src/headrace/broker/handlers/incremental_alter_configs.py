@@ -73,7 +73,7 @@ def _alter(node: Node, resource: Any, validate_only: bool) -> None:
             in_force = "" if row is None else row.text(topic.overrides, node.settings)
             splits = row is not None and row.setting.kind is Kind.LIST
             _apply(changed, config, in_force, "" if splits else _NO_TOPIC_LIST)
-        node.topics.alter(name, changed, validate_only=validate_only)
+        node.controller.alter(name, changed, validate_only=validate_only)
     elif resource.resource_type == BROKER:
         layer = broker_layer(name, node.settings.node_id)
         changed = dict(node.dynamic_settings.layer(layer))

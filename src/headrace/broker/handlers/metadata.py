@@ -9,22 +9,26 @@ UNKNOWN_TOPIC_OR_PARTITION and lets the client ask again.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers import operations
-from headrace.broker.handlers.address import advertised
+from headrace.broker.handlers.address import addresses
+from headrace.broker.handlers.partition_facts import facts
 from headrace.broker.steps import FEW, ITEMS_PER_STEP, Steps, stepped
-from headrace.broker.topics import Topic, partition_count
+from headrace.broker.topic_names import INTERNAL
+from headrace.broker.topics import partition_count
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
     INVALID_REQUEST,
     LEADER_NOT_AVAILABLE,
+    LISTENER_NOT_FOUND,
     NONE,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from headrace.protocol.messages import Body, encode_body_in_steps
+from headrace.replication.image import ClusterImage, TopicImage
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -32,19 +36,27 @@ if TYPE_CHECKING:
 KEY = 3
 PARTITIONS_PER_STEP = 100
 
+
+class _View(NamedTuple):
+    image: ClusterImage
+    reachable: set[int]  # brokers that the client is given an address of
+    no_listener: int  # the error of a leader that is not among them
+
+
 Asked = tuple[tuple[str | None, Any], ...] | None  # (name, id) each; None: all topics
 
 
 def handle(node: Node, request: Request) -> Body | Steps:
     body, version = request.body, request.version
     if body.topics is None or (version == 0 and not body.topics):
-        return stepped(_answer(node, request, None), partition_count(node.topics.by_name.values(), FEW))
+        return stepped(_answer(node, request, None), partition_count(node.cluster.image.topics.values(), FEW))
     if len(body.topics) > FEW:
         return Steps(_answer_many(node, request))
     if _names_nothing(body.topics, version):
         return _refused(body.topics)
     asked = _asked(body.topics)
-    return stepped(_answer(node, request, asked), partition_count([_named(node, *each) for each in asked], FEW))
+    image = node.cluster.image
+    return stepped(_answer(node, request, asked), partition_count([_named(image, *each) for each in asked], FEW))
 
 
 def _answer_many(node: Node, request: Request) -> Generator[None, None, Body]:
@@ -68,22 +80,22 @@ def _answer(node: Node, request: Request, asked: Asked) -> Generator[None, None,
     errors = yield from _make_missing(node, asked, getattr(body, "allow_auto_topic_creation", True))
     topic_operations = bool(getattr(body, "include_topic_authorized_operations", False))
     cluster_operations = bool(getattr(body, "include_cluster_authorized_operations", False))
-    address = advertised(node, request)
-    cache = node.topics.metadata_answers
-    offline_count = sum(directory.error is not None for directory in node.store.directories)
-    stamp = (node.topics.revision, offline_count)
-    key = (version, asked, address, topic_operations, cluster_operations)
-    answer = cache.get(stamp, key) if not errors else None
+    image = node.cluster.image  # the answer tells of this one, however many steps it takes
+    brokers = addresses(node, request)
+    key = (version, asked, brokers, topic_operations, cluster_operations)
+    answer = node.metadata_answers.get(image.revision, key) if not errors else None
     if answer is None:
-        topics = yield from _topics(node, asked, errors, topic_operations)
-        broker = {"node_id": node.settings.node_id, "host": address[0], "port": address[1]}
+        view = _View(image, {each[0] for each in brokers}, LISTENER_NOT_FOUND if version >= 6 else LEADER_NOT_AVAILABLE)
+        topics = yield from _topics(view, asked, errors, topic_operations)
         answer = yield from encode_body_in_steps(
             KEY,
             version,
             {
-                "brokers": [{**broker, "rack": node.settings.broker_rack or None}],
-                "cluster_id": node.cluster_id,
-                "controller_id": node.settings.node_id,
+                "brokers": [
+                    {"node_id": each, "host": host, "port": port, "rack": rack} for each, host, port, rack in brokers
+                ],
+                "cluster_id": image.cluster_id,
+                "controller_id": image.controller_id,
                 "topics": topics,
                 "cluster_authorized_operations": (
                     operations.ON_CLUSTER if cluster_operations else operations.NOT_ASKED
@@ -91,8 +103,8 @@ def _answer(node: Node, request: Request, asked: Asked) -> Generator[None, None,
                 "error_code": NONE,
             },
         )
-        if not errors and stamp[0] == node.topics.revision:
-            cache.put(stamp, key, answer)
+        if not errors and image is node.cluster.image:
+            node.metadata_answers.put(image.revision, key, answer)
     return answer
 
 
@@ -117,7 +129,7 @@ def _make_missing(node: Node, asked: Asked, allowed: bool) -> Generator[None, No
         if name is None or topic_id is not None or node.topics.get(name) is not None:
             continue
         try:
-            node.topics.ensure(name, allowed=allowed)
+            node.controller.ensure(name, allowed=allowed)
         except PeerError as error:
             errors[name] = error.code
         yield
@@ -125,17 +137,17 @@ def _make_missing(node: Node, asked: Asked, allowed: bool) -> Generator[None, No
 
 
 def _topics(
-    node: Node, asked: Asked, errors: Mapping[str, int], operations_too: bool
+    view: _View, asked: Asked, errors: Mapping[str, int], operations_too: bool
 ) -> Generator[None, None, list[object]]:
     mask = operations.ON_TOPIC if operations_too else operations.NOT_ASKED
     answers: dict[object, object] = {}  # each topic once, however it was named
-    for topic in list(node.topics.all()) if asked is None else ():
-        answers[topic.id] = yield from _topic(node, topic, mask)
+    for topic in view.image.topics.values() if asked is None else ():
+        answers[topic.id] = yield from _topic(view, topic, mask)
         yield
     for name, topic_id in asked or ():
-        known = _named(node, name, topic_id)
+        known = _named(view.image, name, topic_id)
         if known is not None:
-            answers[known.id] = yield from _topic(node, known, mask)
+            answers[known.id] = yield from _topic(view, known, mask)
         elif topic_id is not None:
             answers[topic_id] = _missing(UNKNOWN_TOPIC_ID, None, topic_id, operations.NOT_ASKED)
         else:
@@ -145,8 +157,8 @@ def _topics(
     return list(answers.values())
 
 
-def _named(node: Node, name: str | None, topic_id: Any) -> Topic | None:
-    return node.topics.by_id(topic_id) if topic_id is not None else node.topics.get(name or "")
+def _named(image: ClusterImage, name: str | None, topic_id: Any) -> TopicImage | None:
+    return image.topic_by_id(topic_id) if topic_id is not None else image.topics.get(name or "")
 
 
 def _missing(code: int, name: str | None, topic_id: Any, mask: int) -> Mapping[str, object]:
@@ -159,29 +171,18 @@ def _missing(code: int, name: str | None, topic_id: Any, mask: int) -> Mapping[s
     }
 
 
-def _topic(node: Node, topic: Topic, mask: int) -> Generator[None, None, Mapping[str, object]]:
-    node_id = node.settings.node_id
-    here = [node_id]
+def _topic(view: _View, topic: TopicImage, mask: int) -> Generator[None, None, Mapping[str, object]]:
+    image, reachable, no_listener = view
     partitions: list[Mapping[str, object]] = []
     for first in range(0, len(topic.partitions), PARTITIONS_PER_STEP):
-        partitions += [
-            {
-                "error_code": NONE if partition.online else LEADER_NOT_AVAILABLE,
-                "partition_index": partition.index,
-                "leader_id": node_id if partition.online else -1,
-                "leader_epoch": partition.leader_epoch,
-                "replica_nodes": here,
-                "isr_nodes": here,
-                "offline_replicas": () if partition.online else here,
-            }
-            for partition in topic.partitions[first : first + PARTITIONS_PER_STEP]
-        ]
+        some = topic.partitions[first : first + PARTITIONS_PER_STEP]
+        partitions += [facts(image, index, each, reachable, no_listener) for index, each in enumerate(some, first)]
         yield
     return {
         "error_code": NONE,
         "name": topic.name,
         "topic_id": topic.id,
-        "is_internal": topic.internal,
+        "is_internal": topic.name in INTERNAL,
         "partitions": partitions,
         "topic_authorized_operations": mask,
     }
