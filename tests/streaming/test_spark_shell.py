@@ -97,7 +97,7 @@ def test_the_documents_samples_run_as_typed_in_the_shell(shared_broker: headrace
     (tmp_path / "diamonds.csv").write_text(CSV)
     producer = Producer({"bootstrap.servers": shared_broker.bootstrap_servers, "log_level": 0})
     for number in range(3):
-        producer.produce("typed", f"v{number}", f"k{number}")
+        producer.produce("at-the-shell", f"v{number}", f"k{number}")
     assert producer.flush(WAIT_S_MAX) == 0
     shell = Shell(tmp_path, *TOOL_OPTIONS)
     try:
@@ -132,7 +132,7 @@ def test_the_documents_samples_run_as_typed_in_the_shell(shared_broker: headrace
             'pairs = sc.parallelize([("a", 1), ("b", 2), ("a", 3)])',
             # row 34: the log as a source
             f'records = spark.read.format("kafka").option("kafka.bootstrap.servers", '
-            f'"{shared_broker.bootstrap_servers}").option("subscribe", "typed").load()',
+            f'"{shared_broker.bootstrap_servers}").option("subscribe", "at-the-shell").load()',
         ):
             printed = shell.type(line)
             assert "Traceback" not in printed, f"{line}\n{printed}"
