@@ -11,7 +11,8 @@ SPARK_WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --dist loadfile --durations 25
 
 .PHONY: install dev develop demo check lint test test-unit test-wire test-spark test-pythons \
-        reference docs compatibility simulate chaos fuzz independence nexmark database bench clean
+        reference docs compatibility simulate chaos fuzz independence nexmark database \
+        keeper-kafka keeper-kazoo keeper-curator keeper-differential keeper-kills bench clean
 
 # What a user of the demo needs: the hot modules compiled, where there is a C compiler, and Spark prepared.
 install: $(VENV)/.installed
@@ -84,6 +85,7 @@ simulate: dev
 MINUTES ?= 4
 chaos: dev
 	$(BIN)/pytest -s $(SEEDED) --minutes $(MINUTES) tests/faults/test_chaos.py tests/wire/test_transactions_chaos.py
+	$(BIN)/pytest -s $(SEEDED) --minutes $(MINUTES) tests/streaming/test_exactly_once.py tests/streaming/test_refresh_processes.py
 
 # Requests of every API and version, good and mutated, from several clients at once.
 FRAMES ?= 1000000
@@ -104,6 +106,26 @@ nexmark: dev
 CHANGES ?= 100000
 database: dev
 	$(BIN)/pytest -s $(SEEDED) --changes $(CHANGES) tests/streaming/test_database.py
+
+# Three brokers of Apache Kafka 3.9 in ZooKeeper mode on a keeper, while all of them are killed.
+keeper-kafka: dev
+	$(BIN)/pytest -s $(SEEDED) --minutes $(MINUTES) tests/keeper/test_apache_kafka.py
+
+# All of kazoo's own tests on a keeper.
+keeper-kazoo: dev
+	$(BIN)/pytest -s --whole tests/keeper/test_kazoo_suite.py -k all_of
+
+# All of Curator's own tests on a keeper, but those that need an ensemble.
+keeper-curator: dev
+	$(BIN)/pytest -s --whole tests/keeper/test_curator.py -k all_of
+
+# Seeded sequences on the keeper and on a real ZooKeeper: SEEDS=… of them, from SEED=… on.
+keeper-differential: dev
+	$(BIN)/pytest -s --seed $(or $(SEED),1) --sequences $(SEEDS) tests/keeper/test_differential.py -k answers_as
+
+# kill -9 of a keeper again and again, and a history of what its clients were told.
+keeper-kills: dev
+	$(BIN)/pytest -s $(SEEDED) --minutes $(MINUTES) tests/keeper/test_kills.py
 
 bench: dev
 	$(BIN)/python bench/run.py

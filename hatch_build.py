@@ -11,6 +11,7 @@ Compiling takes a minute, so the libraries are kept in the cache directory under
 import glob
 import hashlib
 import os
+import runpy
 import shlex
 import shutil
 import sys
@@ -25,22 +26,30 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # What a profile of produce, fetch, commit and rebalance shows. Classes that tests or users subclass stay out.
 HOT = (
-    "protocol/{error_codes,wire,batch,framing,produce,fetch,messages,message_reader,message_writer,records,record_spans}",
-    "protocol/{offset_commit,record_bytes}",
+    "protocol/{api_keys,error_codes,wire,batch,framing,produce,fetch,messages,message_reader,message_writer,records,record_spans}",
+    "protocol/{offset_commit,record_bytes,zigzag}",
+    "protocol/zookeeper/{acl,answers,codes,jute,paths,requests,stat}",
     "log/{append_set,appender,segment,sparse_index,reader,producer_state,partition_log,log_writer,admission}",
-    "coordinator/{group_records,groups,group_table,deadlines,journal,placing,member_budget}",
-    "coordinator/classic/{group,facts,state,members,effects}",
+    "coordinator/{group_records,groups,group_shard,group_table,deadlines,journal,placing,member_budget}",
+    "coordinator/{shards,shard_journal}",
+    "coordinator/classic/{group,facts,state,members,effects,steps}",
     "coordinator/consumer/{groups,state,table,writing,assignors,records,journal,reconciliation,target_assignment}",
     "coordinator/consumer/{subscription_counts}",
     "coordinator/offsets/{store,requests,owners}",
-    "net/{reactor}",
-    "broker/{connection,outbox,router,server,purgatory,partition,fetch_sessions,node,metrics,api,internal_topics}",
+    "core/{file_slice}",
+    "net/{reactor,traffic,transport,outbox}",
+    "broker/{client_session,connection,router,server,purgatory,partition,fetch_sessions,node,metrics,api,internal_topics}",
+    "broker/{parts,quotas,rights,turn_clock}",
+    "broker/{journal_reader}",
     "broker/handlers/{produce,produce_slowly,produce_wait,fetch}",
     "broker/handlers/{offset_commit,offset_topics,commit_slices,soon,consumer_group_heartbeat}",
+    "keeper/{acl,connection,deciding,latency,log_writer,machine,node,quota,server,sessions,snapshot,snapshotting}",
+    "keeper/{transactions,tree,txn_log,watches,znode}",
 )
 C_MODULES = ("protocol/_record_walk",)  # each beside its twin, and with its types in a .pyi
 LAYERS = (
     "broker",
+    "keeper",
     "coordinator",
     "log",
     "net",
@@ -92,8 +101,7 @@ def _say(text: str) -> None:
 
 def _cache(root: str) -> str:
     """Where the libraries of this source are kept, for this Python and this mypyc."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    directory = os.environ.get("HEADRACE_CACHE") or os.path.join(home, "headrace")
+    directory = runpy.run_path(f"{root}/src/headrace/core/cache_directory.py")["cache_directory"]()
     digest = hashlib.sha256(f"{sys.version} {sysconfig.get_platform()} {installed_version('mypy')}".encode())
     files = [f"{root}/hatch_build.py"]
     for layer in LAYERS:
@@ -102,7 +110,7 @@ def _cache(root: str) -> str:
     for path in sorted(files):
         with open(path, "rb") as file:
             digest.update(os.path.relpath(path, root).encode() + b"\0" + file.read() + b"\0")
-    return os.path.join(os.path.expanduser(directory), "native", digest.hexdigest()[:24])
+    return os.path.join(directory, "native", digest.hexdigest()[:24])
 
 
 def _kept(root: str) -> dict[str, str]:

@@ -5,21 +5,18 @@ that either broker's rate would then show (1 s / 18 µs = 56,000 commits a secon
 """
 
 import json
-import os
 import struct
-import subprocess
 import tempfile
-from pathlib import Path
 
 import flexible as f
 from classic_group import ClassicGroup
 from links import Loop
-from processes import MeasurementError, call
+from native_load import built
+from processes import call
 
 COMMIT = (8, 9)
 LATE_S_MAX = 40.0
 _OFFSET_FROM_END = 8 + 4 + 1 + 3  # the offset, its epoch, empty metadata, no tags three times
-_SOURCE = Path(__file__).resolve().parent / "commit_load.c"
 
 
 class Commits:
@@ -27,7 +24,7 @@ class Commits:
         """Sets the group up; nothing of that is measured."""
         self._loop, self._topic = loop, topic
         self._group = ClassicGroup(loop, name, topic, partitions=size, size=size)
-        self._load = _built()
+        self._load = built("commit_load.c")
 
     def run(self, seconds: float) -> dict[str, float]:
         with tempfile.NamedTemporaryFile(prefix="commits-") as frames:
@@ -46,15 +43,3 @@ class Commits:
 
     def close(self) -> None:
         self._loop.close()
-
-
-def _built() -> Path:
-    """The client, compiled on first use, as `compare` does with its own."""
-    binary = Path(tempfile.gettempdir()) / f"headrace-commit-load-{os.getuid()}"
-    if not binary.exists() or binary.stat().st_mtime < _SOURCE.stat().st_mtime:
-        made = subprocess.run(
-            ["gcc", "-O2", "-o", str(binary), str(_SOURCE)], capture_output=True, text=True, check=False
-        )
-        if made.returncode:
-            raise MeasurementError(f"gcc {_SOURCE.name}: {made.stderr.strip()[-200:]}")
-    return binary

@@ -22,7 +22,7 @@ LOADS = {"produce": "produce, 1 record", "fetch": "fetch 64 KB"}
 BACKOFF_MS = 100  # log.cleaner.backoff.ms: how soon the broker sees that there is something to compact
 _DIRTY, _READ = "dirty", "read"
 _SEGMENT_BYTES, _BATCH_RECORDS, _KEYS, _VALUE = 8 << 20, 500, 100_000, b"v" * 100
-_RECORDS_A_SECOND = 1_200_000  # more than is compacted meanwhile
+_RECORDS_PER_SECOND = 1_200_000  # more than is compacted meanwhile
 _BEGIN_S_MAX, _STILL_S, _END_S_MAX, _QUIET_S, _PAUSE_S = 30.0, 2.0, 120.0, 1.0, 0.0005
 _FETCH = 1
 
@@ -47,7 +47,7 @@ def _workload(tools: SharedTools, seconds: float) -> Workload:
         wire.create_topics(port, [side.topic], 1)
         tools.raw(port, "produce", f"{side.topic}-{_READ}", 1, 5, 590, 1, 1, 1, 0.2)
         if side.name == BUSY:
-            _fill(port, f"{side.topic}-{_DIRTY}", int(_RECORDS_A_SECOND * seconds))
+            _fill(port, f"{side.topic}-{_DIRTY}", int(_RECORDS_PER_SECOND * seconds))
 
     def load(side: Side) -> dict[str, float]:
         if side.name == IDLE:

@@ -1,6 +1,6 @@
 """The rows of `compare`, by calling it where it is.
 
-It is called anew for every round and few workloads at a time (each call throws its own first round away), so
+It is called again for every round and few workloads at a time (each call throws its own first round away), so
 that what one call wrote is gone before the next one begins. Its java_consume is in `clients.py`: compare takes the
 last line that Kafka's tool prints for the figures, which it is not when the jars lack a logger and say so.
 """

@@ -1,6 +1,6 @@
 """Many connections to one broker on one thread, cheap enough that the broker is the bottleneck.
 
-A link has one request in flight and is told its answer. Nothing here retries, and nothing waits for ever.
+A link has one request in flight and is told its answer. Nothing here retries, and nothing waits forever.
 """
 
 import contextlib

@@ -29,7 +29,7 @@ from workspace import Workspace, remove_topics, rest
 NAME = "pipeline"
 LATENCY, QUERY = f"{NAME}_latency", f"{NAME}_query"
 TOPIC, TABLE = "events", "landed"
-ROWS, ROWS_A_BATCH, WARM_BATCHES = 6_000_000, 1_000_000, 2
+ROWS, ROWS_PER_BATCH, WARM_BATCHES = 6_000_000, 1_000_000, 2
 STEADY_ROWS_S, WARM_S, MEASURED_S = 1_000, 25.0, 30.0
 _RUN_S_MAX, _COMMIT_S_MAX, _STOP_S_MAX = 600.0, 60.0, 60.0
 _CODE = f"""
@@ -96,16 +96,16 @@ def _fill(broker: brokers.Broker, rows: int) -> None:
         raise MeasurementError(f"{broker.name}: not every row was acknowledged")
 
 
-def _command(side: str, broker: brokers.Broker, directory: Path, topic: str, rows_a_batch: int) -> list[str]:
+def _command(side: str, broker: brokers.Broker, directory: Path, topic: str, rows_per_batch: int) -> list[str]:
     if side == KAFKA:
         script = str(Path(__file__).with_name("plain_job.py"))
-        return [sys.executable, script, broker.address, topic, str(directory), str(rows_a_batch)]
+        return [sys.executable, script, broker.address, topic, str(directory), str(rows_per_batch)]
     file = directory / "job.py"
-    bound = f", max_offsets_per_trigger={rows_a_batch}" if rows_a_batch else ""
+    bound = f", max_offsets_per_trigger={rows_per_batch}" if rows_per_batch else ""
     file.write_text(_CODE.replace(f'hr.topic("{TOPIC}"', f'hr.topic("{topic}"') % bound)
     words = [str(Path(sys.executable).with_name("headrace")), "pipeline", "run", str(file)]
     words += ["--bootstrap", broker.address, "--tables", str(directory / "tables")]
-    return [*words, *(["--once"] if rows_a_batch else [])]
+    return [*words, *(["--once"] if rows_per_batch else [])]
 
 
 def _table(side: str, directory: Path) -> Path:
@@ -114,7 +114,7 @@ def _table(side: str, directory: Path) -> Path:
 
 def _throughput(side: str, broker: brokers.Broker, directory: Path, rows: int) -> float:
     """Rows a second over the commits after the first few: what a stream does that has run for a while."""
-    call(_command(side, broker, directory, TOPIC, rows // (ROWS // ROWS_A_BATCH)), seconds_max=_RUN_S_MAX)
+    call(_command(side, broker, directory, TOPIC, rows // (ROWS // ROWS_PER_BATCH)), seconds_max=_RUN_S_MAX)
     commits = [commit for commit in _commits(_table(side, directory)) if commit.rows]
     if sum(commit.rows for commit in commits) != rows:
         raise MeasurementError(f"{side}: {sum(commit.rows for commit in commits):,} of {rows:,} rows in the table")

@@ -1,6 +1,6 @@
 """The job of the pipeline benchmark as a careful engineer writes it by hand: no Headrace in it but the session.
 
-    python plain_job.py BOOTSTRAP TOPIC DIRECTORY ROWS_A_BATCH
+    python plain_job.py BOOTSTRAP TOPIC DIRECTORY ROWS_PER_BATCH
 
 With 0 rows a batch it streams until SIGTERM, otherwise it ends when it has caught up. The session is the one that
 Headrace starts, with its settings and jars, so that what is compared is the job and the broker.
@@ -16,7 +16,7 @@ from headrace.streaming.session import running
 SCHEMA = "id long, customer string, amount double, at timestamp, note string"
 
 
-def main(bootstrap: str, topic: str, directory: str, rows_a_batch: int) -> None:
+def main(bootstrap: str, topic: str, directory: str, rows_per_batch: int) -> None:
     with running() as spark:
         source = (
             spark.readStream.format("kafka")
@@ -24,11 +24,11 @@ def main(bootstrap: str, topic: str, directory: str, rows_a_batch: int) -> None:
             .option("subscribe", topic)
             .option("startingOffsets", "earliest")
         )
-        if rows_a_batch:
-            source = source.option("maxOffsetsPerTrigger", rows_a_batch)
+        if rows_per_batch:
+            source = source.option("maxOffsetsPerTrigger", rows_per_batch)
         parsed = source.load().select(F.from_json(F.col("value").cast("string"), SCHEMA).alias("row")).select("row.*")
         sink = parsed.writeStream.format("delta").option("checkpointLocation", f"{directory}/checkpoint")
-        if rows_a_batch:
+        if rows_per_batch:
             sink = sink.trigger(availableNow=True)
         query = sink.start(f"{directory}/table")
         while query.isActive:

@@ -5,14 +5,19 @@ in the meantime is never signalled.
 """
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 STOP_S_MAX = 30.0
 _POLL_S = 0.01
+_LOOK_S = 0.05
 
 
 class MeasurementError(Exception):
@@ -84,6 +89,42 @@ def call(command: list[str], *, seconds_max: float) -> str:
         last = ((err or out).strip().splitlines() or ["it printed nothing"])[-1]
         raise MeasurementError(f"{_name(command)} ended with code {process.returncode}: {last[-300:]}")
     return out
+
+
+def watched(
+    command: list[str], look: "Callable[[subprocess.Popen[str]], None]", *, log: Path, seconds_max: float
+) -> float:
+    """Runs a job to its end, calls `look` every now and then meanwhile, and returns the CPU seconds of all that the job
+    started. Its own output goes into `log`."""
+    timer = [sys.executable, str(Path(__file__).with_name("timed_job.py")), str(log)]
+    process = subprocess.Popen(
+        [*timer, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + seconds_max
+    try:
+        while process.poll() is None:
+            if time.monotonic() > deadline:
+                raise MeasurementError(f"{_name(command)} did not end within {seconds_max:g} s")
+            look(process)
+            time.sleep(_LOOK_S)
+        out, err = process.communicate()
+    finally:
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if process.returncode != 0:
+        raise MeasurementError(f"{_name(command)} ended with code {process.returncode}: {err.strip()[-300:]}")
+    return float(json.loads(out)["cpu_s"])
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of the process and all below it, those included that have ended and were waited for."""
+    ticks = 0
+    for each in (pid, *(running.pid for running in descendants(pid))):
+        with contextlib.suppress(OSError), open(f"/proc/{each}/stat") as file:
+            ticks += sum(map(int, file.read().rsplit(")", 1)[1].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _name(command: list[str]) -> str:

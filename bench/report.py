@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+import keeper_rows
 from book import Book
 from rows import Row
 from shared_tools import REPOSITORY, SharedTools
@@ -30,18 +31,19 @@ class How:
     took_s: float
 
 
-def text(tools: SharedTools, book: Book, rows: list[Row], how: How) -> str:
-    judged = [row for row in rows if row.reached is not None]
+def text(tools: SharedTools, book: Book, rows: list[Row], keeper_found: list[Row], how: How) -> str:
+    judged = [row for row in [*rows, *keeper_found] if row.reached is not None]
     met = sum(row.reached is True for row in judged)
     parts = [
         "# Headrace beside Apache Kafka",
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC. **{met} of {len(judged)} targets reached.**",
         _machine(tools),
         _run(how),
-        _table(rows),
+        *([_table(rows)] if rows else []),
+        *keeper_rows.section(book, keeper_found),
         *_not_measured(book),
         "## Noise",
-        _noise(book, rows, how),
+        _noise(book, [*rows, *keeper_found], how),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -19,6 +19,8 @@ import compare_rows
 import coordinated
 import first_table
 import flood
+import keeper
+import keeper_rows
 import keyed
 import nexmark
 import partitions
@@ -45,10 +47,12 @@ NAMES = (
     compaction.NAME,
     pipeline.NAME,
     *first_table.NAMES,
-    nexmark.NAME,
+    *nexmark.NAMES,
     keyed.NAME,
+    *keeper.NAMES,
 )
 COMPARED = {*compare_rows.NAMES, *clients.NAMES, *coordinated.NAMES, *flood.NAMES}
+UNTOUCHED = {*first_table.NAMES, *nexmark.NAMES, keyed.NAME, *keeper.NAMES}  # a page's first use is none of their times
 FLOOD_WARM_S_MAX = 15.0  # what only waits, and counts no throughput, needs no minute of it
 QUICK = {
     "rounds": 1,
@@ -79,6 +83,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="rounds that count, of each workload  [3]")
     parser.add_argument("--seconds", type=float, help="length of a raw workload  [3]")
     parser.add_argument("--records", type=int, help="records of a client's producer  [3,000,000]")
+    parser.add_argument("--nexmark-events", type=int, help="events of NEXMark  [1,000,000]")
     parser.add_argument("--warm", type=float, help="seconds of load that warm Kafka's JVM  [60]")
     parser.add_argument("--only", default="", help=f"names or their beginnings, with commas: {', '.join(NAMES)}")
     parser.add_argument("--fresh", action="store_true", help="every produced page new to the kernel; raw and Java rows")
@@ -92,7 +97,8 @@ def options() -> argparse.Namespace:
     for word in wanted:
         if not any(name.startswith(word) for name in NAMES):
             parser.error(f"--only {word}: no workload begins so; there are {', '.join(NAMES)}")
-    chosen.wanted = {name for name in NAMES if not wanted or name.startswith(wanted)}
+    beginnings = tuple(word for word in wanted if word not in NAMES)  # nexmark_q2 is not nexmark_q20
+    chosen.wanted = {name for name in NAMES if not wanted or name in wanted or name.startswith(beginnings)}
     return chosen
 
 
@@ -101,11 +107,12 @@ def main() -> int:
     _unwind_on_signals()
     load_before, began = os.getloadavg()[0], time.monotonic()
     tools = shared_tools.find()
-    shared_tools.fetch_jars(tools)
+    if chosen.wanted - set(keeper.NAMES):
+        shared_tools.fetch_jars(tools)
     workspace = Workspace(HERE / ".work")
     with workspace.held():
         book = Book(workspace.path / "measurements.jsonl")
-        if not chosen.fresh:
+        if not chosen.fresh and chosen.wanted - UNTOUCHED:
             print(f"touched {touch_memory():.0f} GB of memory", flush=True)
         _run_stages(tools, book, workspace, chosen)
     how = report.How(
@@ -119,8 +126,9 @@ def main() -> int:
         took_s=time.monotonic() - began,
     )
     found = rows(book, stored_gb=chosen.stored_gb, partition_count=chosen.partitions)
-    chosen.out.write_text(report.text(tools, book, found, how))
-    missed = [row for row in found if row.reached is False]
+    found_of_keeper = keeper_rows.rows(book)
+    chosen.out.write_text(report.text(tools, book, found, found_of_keeper, how))
+    missed = [row for row in [*found, *found_of_keeper] if row.reached is False]
     print(f"bench: {len(missed)} targets missed, {len(book.failures)} workloads not measured")
     return 1 if book.failures else 0
 
@@ -157,10 +165,16 @@ def _run_stages(tools: shared_tools.SharedTools, book: Book, workspace: Workspac
         stages[first_table.STAGE] = lambda: first_table.run(
             book, workspace, chosen.wanted, rounds=chosen.rounds, shop_events=chosen.shop_events
         )
-    if nexmark.NAME in chosen.wanted:
-        stages[nexmark.NAME] = lambda: nexmark.run(book, workspace, rounds=chosen.rounds, events=chosen.nexmark_events)
+    if chosen.wanted & set(nexmark.NAMES):
+        stages[nexmark.STAGE] = lambda: nexmark.run(
+            book, workspace, chosen.wanted, rounds=chosen.rounds, events=chosen.nexmark_events
+        )
     if keyed.NAME in chosen.wanted:
         stages[keyed.NAME] = lambda: keyed.run(book, workspace, rounds=chosen.rounds)
+    if chosen.wanted & set(keeper.NAMES):
+        stages[keeper.PREFIX] = lambda: keeper.run(
+            book, workspace, chosen.wanted, rounds=chosen.rounds, seconds=chosen.seconds, warm_s=chosen.warm
+        )
     for name, stage in stages.items():
         print(f"{name}", flush=True)
         workspace.check_space()

@@ -11,12 +11,14 @@ compiled modules, and `headrace` what it has prepared for Spark. So a second set
 import argparse
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,11 +30,13 @@ prepare(lambda line: print("        ", line, flush=True), train=%s)
 """
 # What a pipeline imports, so that it is compiled once: as pip does it, and uv only for every file of every package.
 IMPORT = """
-import confluent_kafka, delta.tables, pyspark.sql.functions, pyspark.worker
+import confluent_kafka, delta.tables, pandas, pyarrow
+import pyspark.sql.functions, pyspark.sql.pandas.serializers, pyspark.worker
 import headrace.cli.main, headrace.cli.pipeline.run, headrace.cli.table.command, headrace.streaming.operation
 import headrace.streaming.training_pipeline, headrace.streaming.worker_daemon, headrace.tables.query
 """
 BEGAN = time.monotonic()
+SAID_EVERY_S = 3.0
 
 
 def say(text: str) -> None:
@@ -48,22 +52,49 @@ def run(*words: str, **more: object) -> None:
 def spark_wheel(python: str) -> str:
     """The directory with a wheel of Spark. PyPI has its source only, 450 MB, and an index that does not say whether it
     has changed would have uv build it again for each environment; so it is built once per machine."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    wheels = Path(os.environ.get("HEADRACE_CACHE") or os.path.join(home, "headrace")).expanduser() / "wheels"
+    cache = runpy.run_path(str(ROOT / "src/headrace/core/cache_directory.py"))["cache_directory"]()
+    wheels = Path(cache) / "wheels"
     wheels.mkdir(parents=True, exist_ok=True)
     pinned = re.search(r"pyspark\[sql\]==([\d.]+)", (ROOT / "pyproject.toml").read_text())
     if pinned is None:
         raise SystemExit("set-up: pyproject.toml pins no version of pyspark")
     if not list(wheels.glob(f"pyspark-{pinned[1]}-*.whl")):
-        say(f"fetching and building Spark {pinned[1]} (450 MB), once per machine; about a minute")
+        say(f"fetching Spark {pinned[1]} and building its wheel, once per machine; about a minute")
         with tempfile.TemporaryDirectory(dir=wheels) as work:
             pip = (python, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps")
             # Jars are compressed already; to compress them again takes longer than everything else here.
             pip += ("--config-settings", "--build-option=--compression=stored")
-            run(*pip, "--wheel-dir", work, f"pyspark=={pinned[1]}")
+            with Growing("Spark", work):
+                run(*pip, "--wheel-dir", work, f"pyspark=={pinned[1]}", env={**os.environ, "TMPDIR": work})
             for built in Path(work).glob("*.whl"):
                 os.replace(built, wheels / built.name)
     return str(wheels)
+
+
+class Growing:
+    """Says how far a step is whose program does not: by what it has put into a directory so far."""
+
+    def __init__(self, subject: str, directory: str) -> None:
+        self._subject = subject
+        self._directory = Path(directory)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        most = 0  # what was fetched is removed once it is unpacked, so the directory shrinks now and then
+        while not self._ended.wait(SAID_EVERY_S):
+            with suppress(OSError):  # a file is gone before its size is read
+                megabytes = sum(each.stat().st_size for each in self._directory.rglob("*")) >> 20
+                if megabytes > most:
+                    most = megabytes
+                    say(f"{self._subject}: {megabytes:,} MB so far, of about 1,900")
 
 
 class Wheel:
@@ -121,6 +152,7 @@ def main() -> None:
             say("preparing Spark")
             run(python, "-c", PREPARE % False, env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
             run(*install, "--no-deps", "--reinstall", wheel.path())
+            say("compiling what a first run imports")
             run(python, "-c", IMPORT, env={k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"})
     if given.editable:
         run(*install, "--no-deps", "--reinstall", "-e", ".")

@@ -18,7 +18,7 @@ def page() -> str:
     tools = {
         name: importlib.import_module(where.partition(":")[0])
         for name, where in sorted(scripts.items())
-        if name.startswith("kafka-")
+        if name.startswith(("kafka-", "zookeeper-"))
     }
     intro = (
         f"The tools of Apache Kafka {KAFKA_VERSION} under their own names, with their flags and their output, "

@@ -11,6 +11,7 @@ from headrace.broker.topic_config import TOPIC_SETTINGS
 from headrace.core.settings.broker import BrokerSettings
 from headrace.core.settings.types import INT_MAX, LONG_MAX, Kind, Setting, format_value, setting_of
 from headrace.core.settings.view import describe_fields
+from headrace.keeper.settings import KeeperSettings
 
 INTRO = """A setting that Kafka has keeps Kafka's name and, except where the text says otherwise, its default. It can be
 given in `server.properties` (`headrace broker FILE`), in the environment (`log.segment.bytes` is
@@ -20,6 +21,9 @@ value that is out of bounds ends the start with one line. Settings marked • ca
 (`headrace config set`)."""
 TOPICS = """Set when a topic is created (`headrace topic create NAME --set KEY=VALUE`) or later (`headrace topic
 alter`). What a topic does not set comes from the broker's setting, now and after a change of it."""
+KEEPER = """ZooKeeper's names, in a `zoo.cfg` (`headrace keeper zoo.cfg`), or the second name as an argument of
+`headrace.Keeper`. Without effect, since a keeper is one node without TLS: `initLimit`, `syncLimit`, `admin.*` and
+their like."""
 HEADER = ("setting", "type", "default", "values", "what it does")
 
 
@@ -32,6 +36,9 @@ def page() -> str:
         "## Of a topic",
         " ".join(TOPICS.split()),
         table(HEADER, _topic_rows()),
+        "## Of a keeper",
+        " ".join(KEEPER.split()),
+        table(HEADER, _keeper_rows()),
     )
 
 
@@ -110,6 +117,15 @@ def _limit(described: Setting) -> str:
         return ""
     words = described.limit().removeprefix("a whole number").removeprefix("a number").strip()
     return words.removeprefix("of ").removeprefix(", ").replace(" for no limit", "")
+
+
+def _keeper_rows() -> Iterator[tuple[str, ...]]:
+    for each in dataclasses.fields(KeeperSettings):
+        about = each.metadata
+        number = isinstance(each.default, int)
+        values = "" if not number else f"{about['low']} to {about['high']}".replace(f" to {INT_MAX}", " or more")
+        names = f"{code(about['key'])} / {code(each.name)}"
+        yield names, "int" if number else "string", _default(str(each.default)), values, plain(about["help"])
 
 
 def _topic_rows() -> Iterator[tuple[str, ...]]:

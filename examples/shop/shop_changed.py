@@ -30,7 +30,7 @@ def clean_orders(orders):
 
 @hr.table(key=["customer", "minute"])
 def revenue(clean_orders):
-    """What each customer spent in each minute; a late order mends the minute that it belongs to."""
+    """What each customer spent in each minute; a late order corrects the minute that it belongs to."""
     minute = F.window("at", "1 minute").start.alias("minute")
     late = clean_orders.withWatermark("at", "1 hour")
     return late.groupBy("customer", minute).agg(

@@ -87,5 +87,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """What completion offers, before anything of it was imported."""
-    return sorted({*globals(), *__all__})
+    """What completion offers, before anything of it was imported, and without what only this module uses."""
+    return sorted({*globals(), *__all__} - {"TYPE_CHECKING", "importlib", "_DECLARE", "_PLACES"})

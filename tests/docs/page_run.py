@@ -22,7 +22,7 @@ from waits import WAIT_S_MAX
 
 import headrace
 
-ADDRESS, METRICS_PORT = "127.0.0.1:9092", "9095"
+ADDRESS, METRICS_PORT, KEEPER_PORT = "127.0.0.1:9092", "9095", "2181"
 _STARTS_BROKER = re.compile(r"^headrace (up|broker)\b", re.MULTILINE)
 
 
@@ -33,9 +33,9 @@ class PageRun:
         self._stack = ExitStack()
         self._background: list[tuple[Block, subprocess.Popen[bytes]]] = []
         self._printed = ""
-        port, metrics_port = self._stack.enter_context(reserved_ports(2))
+        port, metrics_port, keeper_port = self._stack.enter_context(reserved_ports(3))
         self._address = f"127.0.0.1:{port}"
-        self._port, self._metrics_port = port, str(metrics_port)
+        self._port, self._metrics_port, self._keeper_port = port, str(metrics_port), str(keeper_port)
         self._environ = {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -79,7 +79,10 @@ class PageRun:
                 self._printed = self._run(block, text, number)
 
     def replaced(self, text: str) -> str:
-        return text.replace(ADDRESS, self._address).replace(METRICS_PORT, self._metrics_port)
+        text = text.replace(ADDRESS, self._address).replace(METRICS_PORT, self._metrics_port)
+        return text.replace(f"127.0.0.1:{KEEPER_PORT}", f"127.0.0.1:{self._keeper_port}").replace(
+            f"--port {KEEPER_PORT}", f"--port {self._keeper_port}"
+        )
 
     def _run(self, block: Block, text: str, number: int) -> str:
         try:

@@ -13,7 +13,7 @@ sys.path.insert(1, str(Path(__file__).parent.parent / "unit" / "tables"))  # del
 from delta_tables import write
 
 from headrace.core.clock import ManualClock, SystemClock
-from headrace.tables.catalog import Catalog
+from headrace.tables.catalog import PipelineCatalog
 from headrace.tables.provenance import Provenance, TopicSource
 
 AGO = timedelta(hours=1)
@@ -23,7 +23,7 @@ COMMITS = 6
 def tables(directory: Path) -> None:
     """The shop's tables, as a pipeline made them an hour ago."""
     clock = ManualClock(SystemClock().now_ms() - round(AGO.total_seconds() * 1000))
-    catalog = Catalog.open(directory / "headrace-tables", "shop", clock=clock)
+    catalog = PipelineCatalog.open(directory / "headrace-tables", "shop", clock=clock)
     catalog.create_first("# shop\n", ["clean_orders", "revenue"])
     for batch in range(COMMITS):
         first, end = batch * 10, batch * 10 + 10

@@ -18,7 +18,7 @@ from headrace.testing import Broker
 
 MB = 1 << 20
 IDLE_COUNT = 3000
-BYTES_A_CONNECTION_MAX = 20_000
+BYTES_PER_CONNECTION_MAX = 20_000
 HELLO = struct.pack(">ihhih", 10, raw.API_VERSIONS, 0, 1, -1)
 
 
@@ -39,7 +39,7 @@ def test_thousands_of_idle_connections_are_cheap_and_do_not_slow_others(start_br
         with capsys.disabled():
             print(f"\n  {IDLE_COUNT} connections: {grown:.0f} bytes each; 200 exchanges cost", end=" ")
             print(f"{alone_s * 1000:.0f} ms of CPU alone and {crowded_s * 1000:.0f} ms among them")
-        assert grown < BYTES_A_CONNECTION_MAX
+        assert grown < BYTES_PER_CONNECTION_MAX
         assert crowded_s < 10 * alone_s + 0.5, "work, not speed: nothing is done for each of them"
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         producer.produce(topic.name, b"from a real client")

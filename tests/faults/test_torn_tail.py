@@ -72,7 +72,7 @@ DAMAGES = [
 PARTITIONS = len(DAMAGES)  # one kind of damage to each
 
 
-def test_torn_files_are_mended_at_the_next_start_and_nothing_acknowledged_is_lost(start_broker, tmp_path, rng, rounds):
+def test_torn_files_are_repaired_at_the_start_and_nothing_acknowledged_is_lost(start_broker, tmp_path, rng, rounds):
     data = str(tmp_path / "data")
     broker = start_broker(SETTINGS, data=data)
     written: dict[int, list[bytes]] = {index: [] for index in range(PARTITIONS)}

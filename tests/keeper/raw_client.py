@@ -7,8 +7,16 @@ from typing import NamedTuple
 
 from waits import WAIT_S_MAX
 
-from headrace.keeper import codes
-from headrace.keeper.jute import Reader, boolean_bytes, buffer_bytes, int_bytes, long_bytes, string_bytes, vector_bytes
+from headrace.protocol.zookeeper import codes
+from headrace.protocol.zookeeper.jute import (
+    Reader,
+    boolean_bytes,
+    buffer_bytes,
+    int_bytes,
+    long_bytes,
+    string_bytes,
+    vector_bytes,
+)
 
 OPEN = ((31, "world", "anyone"),)
 STAT_BYTES = 68
@@ -47,8 +55,15 @@ class RawClient:
         self.timeout_ms, self.session = reader.int32(), reader.int64()
         self.password = reader.buffer() or b""
 
+    def send_raw(self, data: bytes) -> None:
+        """Bytes as they are: no frame."""
+        try:
+            self._socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            raise ClosedError from None
+
     def send_frame(self, frame: bytes) -> None:
-        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+        self.send_raw(struct.pack(">i", len(frame)) + frame)
 
     def read_frame(self) -> bytes:
         return self._read(struct.unpack(">i", self._read(4))[0])

@@ -15,8 +15,8 @@ from raw_client import ClosedError, RawClient, acl_bytes
 from waits import WAIT_S_MAX, eventually
 
 from headrace import Keeper
-from headrace.keeper import codes
-from headrace.keeper.jute import buffer_bytes, int_bytes, string_bytes
+from headrace.protocol.zookeeper import codes
+from headrace.protocol.zookeeper.jute import buffer_bytes, int_bytes, string_bytes
 
 TIMEOUT_S = 60.0  # of sessions that must not end, however slow the machine is
 
@@ -178,7 +178,7 @@ WORDS = {
     "ruok": "imok",
     "srvr": "Mode: standalone",
     "stat": "Clients:",
-    "mntr": "zk_znode_count\t4",
+    "mntr": "zk_znode_count\t5",
     "conf": "clientPort=",
     "cons": "sid=0x",
     "dump": "Sessions with Ephemerals (0)",

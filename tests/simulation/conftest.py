@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
+from pathlib import Path
 
 import pytest
 
 from headrace.broker import steps
 from headrace.broker.handlers import produce_slowly
+
+sys.path.insert(1, str(Path(__file__).parent.parent / "keeper"))  # keeper_history, raw_client
 
 SEEDS, ITEMS = 60, 6
 
@@ -20,17 +24,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Some seeds an item, and half of the items a file, so that they can run side by side."""
+    """Some seeds per item, and half of the items per file that names its part, so that they can run side by side."""
     if "seeds" not in metafunc.fixturenames:
         return
+    part = getattr(metafunc.module, "PART", None)
     one = metafunc.config.getoption("--seed", None)
     if one is not None:
-        parts = [range(one, one + 1)] if metafunc.module.PART == 0 else []
+        parts = [] if part else [range(one, one + 1)]
     else:
         count = metafunc.config.getoption("--seeds", SEEDS)
         size = max(1, -(-count // ITEMS))
         parts = [range(first, min(first + size, count)) for first in range(0, count, size)]
-        parts = parts[metafunc.module.PART :: 2]
+        parts = parts if part is None else parts[part::2]
     metafunc.parametrize("seeds", parts, ids=[f"{part[0]}-{part[-1]}" for part in parts])
 
 

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import traceback
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from unittest import mock
 
@@ -27,6 +27,7 @@ from headrace.broker.node import Node
 from headrace.broker.server import TICK_SECONDS
 from headrace.core.clock import ManualClock
 from headrace.core.errors import OperatorError
+from headrace.core.listeners import PLAINTEXT, ListenerAddress
 from headrace.core.settings.broker import BrokerSettings
 from headrace.log import log_writer
 
@@ -34,6 +35,8 @@ STEPS = 400
 REST_STEPS_MAX = 6_000
 TOPICS = {"a": 2, "b": 2, "out": 2}
 SMALL, LARGE = 0, 48 << 10
+
+LISTENER = ListenerAddress(PLAINTEXT, "127.0.0.1", 9092)
 
 
 class World:
@@ -258,7 +261,7 @@ class World:
         if node is None:
             return None
         link = Link(client, self.rng.choice((150, 1 << 20, 1 << 20, 1 << 20)))
-        self._guarded(lambda: node.server._welcome(link.socket, ("127.0.0.1", 1)))  # type: ignore[arg-type]
+        self._guarded(lambda: node.server._welcome(LISTENER, link.socket, ("127.0.0.1", 1)))  # type: ignore[arg-type]
         self._links.append(link)
         return link
 
@@ -343,9 +346,9 @@ class World:
         node = Node(self._settings, clock=self.clock, disk=self.disk, reactor=reactor, workers=SimWorkers)
         node.writer.hand_over_bytes_min = 0
 
-        def listen() -> int:
+        def listen() -> Mapping[str, int]:
             reactor.every(TICK_SECONDS, node.server._tick)
-            return 9092
+            return {PLAINTEXT: LISTENER.port}
 
         node.server.listen = listen  # type: ignore[method-assign]
         self.node = node

@@ -71,7 +71,7 @@ def hands_over_before_the_owner_lets_go(patch):
 
 def keeps_offsets_of_aborted_transactions(patch):
     end = OffsetStore.end_transaction
-    patch.setattr(OffsetStore, "end_transaction", lambda store, producer_id, *_: end(store, producer_id, True))
+    patch.setattr(OffsetStore, "end_transaction", lambda store, producer_id, _: end(store, producer_id, True))
 
 
 CASES = [

@@ -66,17 +66,18 @@ def main(bootstrap: str, batch: int, pipelines: list[tuple[str, str]]) -> None:
 
 
 def die_after(batch: int, nodes: int) -> None:
-    """Counting is what follows writing: there, all wait for each other, and then everything is gone."""
+    """What could not be parsed is looked for after writing: there, all wait for each other, and then everything is
+    gone."""
     global together
     together = threading.Barrier(nodes, action=die)
-    count = BatchWriter._metrics
+    look = BatchWriter._unparsed
 
-    def counted(self: BatchWriter) -> Any:
-        if self.batch == batch:
+    def look_together(self: BatchWriter, spark: Any, names: Any, stamp: Any) -> Any:
+        if stamp.batch == batch:
             together.wait(BARRIER_S_MAX)
-        return count(self)
+        return look(self, spark, names, stamp)
 
-    BatchWriter._metrics = counted  # type: ignore[method-assign]
+    BatchWriter._unparsed = look_together  # type: ignore[method-assign]
 
 
 def stop_between_parts(batch: int, done: Path) -> None:

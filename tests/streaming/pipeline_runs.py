@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     import headrace
 
+DRIVER_S_MAX = 15 * WAIT_S_MAX  # a Spark that starts and runs batches beside twenty others; it only ends a hang
 HEAD = "import headrace as hr\nfrom pyspark.sql import functions as F\n"
 
 
@@ -65,7 +67,7 @@ class Bench:
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(WAIT_S_MAX)
 
     def settings(self, **more: Any) -> RunSettings:
-        given: dict[str, Any] = {"once": True, "progress_s": 0.05, "backoff_s_min": 0.2, "restarts_max": 3, **more}
+        given: dict[str, Any] = {"once": True, "progress_s": 0.25, "backoff_s_min": 0.2, "restarts_max": 3, **more}
         return RunSettings(tables_dir=self.tables, bootstrap=self.broker.bootstrap_servers, **given)
 
     def once(self, path: str, **more: Any) -> RunProgress:
@@ -150,20 +152,41 @@ def commits(bench: Bench, table: str, pipeline: str = "shop", version: int = 1) 
     return len([name for name in os.listdir(log) if name.endswith(".json")]) if log.is_dir() else 0
 
 
+class Driver:
+    """A pipeline's command in a process of its own, JVM and all, which ends with `kill -9`."""
+
+    def __init__(self, bench: Bench, *words: str) -> None:
+        """`words` come behind `headrace pipeline`."""
+        command = [str(Path(sys.executable).with_name("headrace")), "pipeline", *words, "--tables", bench.tables,
+                   "--bootstrap", bench.broker.bootstrap_servers]  # fmt: skip
+        self._log = bench.directory / f"driver-{words[0]}-{time.monotonic_ns()}.log"
+        with open(self._log, "wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def until(self, ready: Callable[[], bool], what: str) -> None:
+        """Waits for it; a process that ends by itself meanwhile has failed."""
+        eventually(lambda: ready() or self.process.poll() is not None, what, DRIVER_S_MAX)
+        assert self.process.poll() is None, f"{what}: the process ended by itself: {self.said()}"
+
+    def said(self) -> str:
+        return self._log.read_text(errors="replace")[-2000:]
+
+
 def kill_when(bench: Bench, path: str, ready: Callable[[], bool]) -> None:
     """Runs the pipeline in a process of its own and kills that, JVM and all, as soon as `ready`."""
-    command = [str(Path(sys.executable).with_name("headrace")), "pipeline", "run", path, "--tables", bench.tables,
-               "--bootstrap", bench.broker.bootstrap_servers]  # fmt: skip
-    with open(bench.directory / "killed.log", "wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-    try:
-        eventually(lambda: ready() or process.poll() is not None, "a pipeline to kill", 5 * WAIT_S_MAX)
-        said = (bench.directory / "killed.log").read_text()[-2000:]
-        assert process.poll() is None, f"the pipeline ended by itself: {said}"
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    with Driver(bench, "run", path) as driver:
+        driver.until(ready, "a pipeline to kill")
 
 
 def read_topic(bootstrap: str, topic: str) -> list[Any]:

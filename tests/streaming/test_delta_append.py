@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.streaming.declarations import Node, Place, TableOutput
-from headrace.streaming.delta_append import Appender
+from headrace.streaming.declarations import Node, SourceLine, TableOutput
+from headrace.streaming.delta_append import DeltaAppender
 from headrace.streaming.delta_sink import DeltaSink
 from headrace.streaming.delta_writes import Stamp, create_table, last_batch
 from headrace.tables.delta_log import DeltaLog
@@ -44,12 +44,12 @@ def count(spark: SparkSession, path: str) -> int:
 
 
 def test_a_batch_is_appended_once_whoever_comes_again(spark: SparkSession, table: str) -> None:
-    first = Appender(table)
+    first = DeltaAppender(table)
     assert first.append(rows(spark, 0), stamp(0))
     assert first.append(rows(spark, 0), stamp(0)), "the same writer"
     assert first.append(rows(spark, 3), stamp(1))
     assert count(spark, table) == 6
-    second = Appender(table)
+    second = DeltaAppender(table)
     assert second.append(rows(spark, 3), stamp(1)), "its successor, which knows nothing yet"
     assert count(spark, table) == 6
     assert second.append(rows(spark, 6), stamp(2))
@@ -59,7 +59,7 @@ def test_a_batch_is_appended_once_whoever_comes_again(spark: SparkSession, table
 
 
 def test_others_may_write_in_between(spark: SparkSession, table: str) -> None:
-    writer = Appender(table)
+    writer = DeltaAppender(table)
     for batch in range(3):
         assert writer.append(rows(spark, 3 * batch), stamp(batch))
         rows(spark, 100).write.format("delta").mode("append").save(table)
@@ -68,14 +68,14 @@ def test_others_may_write_in_between(spark: SparkSession, table: str) -> None:
 
 def test_without_transactions_it_is_appended_twice(spark: SparkSession, table: str) -> None:
     """The control: it is the transaction that counts."""
-    writer = Appender(table)
+    writer = DeltaAppender(table)
     for _ in range(2):
         assert writer.append(rows(spark, 0), stamp(0, transactional=False))
     assert count(spark, table) == 6
 
 
 def test_the_commit_says_what_made_it(spark: SparkSession, table: str) -> None:
-    assert Appender(table).append(rows(spark, 0), stamp(7))
+    assert DeltaAppender(table).append(rows(spark, 0), stamp(7))
     commit = DeltaLog(table).commits(1)[0]
     assert commit.provenance is not None
     assert (commit.provenance.node, commit.provenance.batch, commit.provenance.sources) == ("clean", 7, (SOURCE,))
@@ -86,14 +86,14 @@ def test_the_commit_says_what_made_it(spark: SparkSession, table: str) -> None:
 
 def test_a_frame_of_other_columns_is_left_to_delta(spark: SparkSession, table: str) -> None:
     other = spark.createDataFrame([(1, "d0", 2.0)], "id long, day string, more double")
-    assert not Appender(table).append(other, stamp(0))
-    assert not Appender(table).append(rows(spark, 0).select("day", "id"), stamp(0))
+    assert not DeltaAppender(table).append(other, stamp(0))
+    assert not DeltaAppender(table).append(rows(spark, 0).select("day", "id"), stamp(0))
     assert count(spark, table) == 0
 
 
 def test_a_constraint_of_the_table_holds(spark: SparkSession, table: str) -> None:
     spark.sql(f"alter table delta.`{table}` add constraint small check (id < 100)")
-    writer = Appender(table)
+    writer = DeltaAppender(table)
     with pytest.raises(Exception, match="CHECK constraint small"):
         writer.append(rows(spark, 100), stamp(0))
     assert writer.append(rows(spark, 0), stamp(0))
@@ -102,12 +102,12 @@ def test_a_constraint_of_the_table_holds(spark: SparkSession, table: str) -> Non
 
 def test_the_parts_of_a_batch_are_one_commit_and_each_is_there_once(spark: SparkSession, table: str) -> None:
     one, two = stamp(0).as_part("one"), stamp(0).as_part("two")
-    writer = Appender(table)
+    writer = DeltaAppender(table)
     assert writer.append_parts([(rows(spark, 0), one), (rows(spark, 3), two)])
     assert (count(spark, table), DeltaLog(table).last) == (6, 1)
     assert (last_batch(spark, table, one.app_id), last_batch(spark, table, two.app_id)) == (0, 0)
     three = stamp(0).as_part("three")
-    successor = Appender(table)
+    successor = DeltaAppender(table)
     assert successor.append_parts([(rows(spark, 0), one), (rows(spark, 6), three)])
     assert count(spark, table) == 9, "the part that was there is left out, the other is not"
     assert DeltaLog(table).last == 2
@@ -124,7 +124,7 @@ def test_a_batch_without_input_is_committed_only_if_it_gives_rows(spark: SparkSe
         expectations=(),
         trigger=None,
         options={},
-        place=Place("shop.py", 1),
+        place=SourceLine("shop.py", 1),
     )
     sink = DeltaSink(node, TableOutput(), table)
     idle = replace(stamp(1), sources=(TopicSource(topic="orders", ranges={0: (13, 13)}),))

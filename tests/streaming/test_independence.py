@@ -19,6 +19,7 @@ from pipeline_runs import Bench, commits, kill_when
 
 FACTS, CLICKS, CHANGES, HOMES, PARTS = "facts", "clicks", "changes", "homes", "parts"
 CODE = """
+from pyspark.sql.streaming import StatefulProcessor
 facts = hr.topic("{prefix}facts", schema="id int, cust string, amount long, seen timestamp", {batches})
 clicks = hr.topic("{prefix}clicks", schema="id int, page string", {batches})
 changes = hr.topic("{prefix}changes", schema="id int, lsn long, op string, cust string, amount long", {batches})
@@ -75,12 +76,38 @@ def counted(facts):
     rows = facts.select("cust", "id").groupBy("cust")
     return rows.applyInPandasWithState(count, "cust string, facts long", "n long", "update", "NoTimeout")
 
+@hr.table(key="cust")
+def tallied(facts):
+    rows = facts.select("cust", "id").groupBy("cust")
+    return rows.transformWithState(Tally(), "cust string, facts long", "Update", "None")
+
+class Tally(StatefulProcessor):
+    def init(self, handle):
+        self.total = handle.getValueState("total", "n long")
+
+    def handleInputRows(self, key, rows, timers):
+        from pyspark.sql import Row
+        before = self.total.get()[0] if self.total.exists() else 0
+        self.total.update((before + sum(1 for _ in rows),))
+        yield Row(cust=key[0], facts=self.total.get()[0])
+
+    def close(self):
+        pass
+
+@hr.table(expect={"small": hr.quarantine("amount < 10")})
+def checked(facts):
+    return facts.select("id", "amount")
+
 @hr.table(key="id")
 def latest(clicks):
     return clicks
 
 @hr.table(key="id", **CHANGED)
 def current(changes):
+    return changes
+
+@hr.table(key="id", truncate="op = 'u' and amount = 11", **CHANGED)
+def cleared(changes):
     return changes
 
 @hr.table(key="id", history=True, **CHANGED)
@@ -102,6 +129,20 @@ def totals(current):
 @hr.table(key="region")
 def regions(current, places):
     return current.join(places, "cust").groupBy("region").agg(F.sum("amount").alias("amount"))
+
+@hr.table(key="id")
+def homed(current, places):
+    return current.join(places.select("cust", "region"), "cust", "left").select("id", "cust", "region")
+
+@hr.table(key="cust")
+def custs(current):
+    return current.select("cust").dropDuplicates()
+
+@hr.table(key="began")
+def slots(current):
+    slot = F.window(F.timestamp_seconds("amount"), "4 seconds", "2 seconds")
+    counts = current.groupBy(slot).agg(F.count("*").alias("changes"))
+    return counts.select(F.col("window.start").alias("began"), "changes")
 
 @hr.table(key="id")
 def large(current):
@@ -129,6 +170,8 @@ TABLES = {
 _LAST = "(select * from {0} qualify row_number() over (partition by {1} order by lsn desc) = 1)"
 _CURRENT = f"(select * exclude (n) from {_LAST.format(CHANGES, 'id')} where op <> 'd')"
 _PLACES = f"(select * exclude (n) from {_LAST.format(HOMES, 'cust')} where op <> 'd')"
+_EMPTIES = "(op = 'u' and amount = 11)"
+_KEPT = f"(select * from changes where not {_EMPTIES})"
 _TOTALS = f"(select cust, sum(amount)::bigint as amount, max(lsn) as lsn from {_CURRENT} group by cust)"
 _REGIONS = f"""(select region, sum(amount)::bigint as amount from {_CURRENT} c join {_PLACES} p on c.cust = p.cust
     group by region)"""
@@ -149,8 +192,12 @@ ANSWERS = {
         having ended <= {_WATERMARK}""",
     "joined": "select f.id, f.cust, c.page from facts f join clicks c on f.id = c.id",
     "counted": "select cust, count(*) as facts from facts group by cust",
+    "tallied": "select cust, count(*) as facts from facts group by cust",
+    "checked": "select id, amount from facts where amount < 10",
     "latest": "select id, page from clicks qualify row_number() over (partition by id order by n desc) = 1",
     "current": f"select id, lsn, cust, amount from {_CURRENT}",
+    "cleared": f"""select * exclude (n, op) from {_LAST.format(_KEPT, "id")}
+        where op <> 'd' and lsn > (select coalesce(max(lsn), 0) from changes where {_EMPTIES})""",
     "versions": """select id, cust, amount, lsn, lsn as valid_from, valid_to, valid_to is null as is_current from (
             select *, lead(lsn) over (partition by id order by lsn) as valid_to
             from (select distinct id, lsn, op, cust, amount from changes))
@@ -162,6 +209,10 @@ ANSWERS = {
     "places": f"select cust, lsn, region from {_PLACES}",
     "totals": f"select * from {_TOTALS}",
     "regions": f"select * from {_REGIONS}",
+    "homed": f"select c.id, c.cust, p.region from {_CURRENT} c left join {_PLACES} p on c.cust = p.cust",
+    "custs": f"select distinct cust from {_CURRENT}",
+    "slots": f"""select make_timestamp(unnest([second, second - 2]) * 1000000) as began, count(*) as changes
+        from (select amount // 2 * 2 as second from {_CURRENT}) group by began""",
     "large": f"select id, cust from {_CURRENT} where amount > 5",
     "viewed": f"""select c.id, page, count(*) as clicks from {_CURRENT} c join clicks k on c.id = k.id
         group by c.id, page""",
@@ -244,6 +295,8 @@ class World:
             found = stored_rows(self.bench.version_path(table, version))
             total, wrong = self.oracle.differences(answer, found)
             assert not wrong, f"seed {self.seed}, {said}: {table}: {len(wrong)} rows differ from {total}: {wrong[:5]}"
+        aside = stored_rows(self.bench.version_path("_quarantine/checked", version)).num_rows
+        assert [(aside,)] == self.oracle.rows("select count(*) from facts where amount >= 10"), said
         suffix = "" if version == 1 else f".v{version}"
         records = self.bench.records(f"{self.prefix}out{suffix}")
         wanted = self.oracle.rows("select id, cust from facts where amount > 5")
@@ -270,13 +323,15 @@ def one_log(world: World, *, runs: int, killed: bool) -> None:
     chance, bench = world.chance, world.bench
     records = Log(chance, 60).records
     cuts = sorted(chance.sample(range(60, len(records)), runs - 1))
-    file = world.file(f"max_offsets_per_trigger={chance.randrange(25, 60)}")
+    file, batches = world.file(f"max_offsets_per_trigger={chance.randrange(25, 60)}"), 0
     for number, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(records)], strict=True)):
         world.send(records[begin:end])
         if killed and number == 1:
             before = commits(bench, "current")
             kill_when(bench, file, lambda: commits(bench, "current") > before)  # noqa: B023 - called in this round
-        bench.once(file)
+        batches += sum(node.batches for node in bench.once(file).nodes.values())
         world.check(1, f"run {number} of {runs}, up to record {end}")
     replayed = bench.replay_once(world.file("max_offsets_per_trigger=None"))
     world.check(replayed.version, "replay in one batch")
+    nodes, kill = len(replayed.nodes), "killed once, " if killed else ""
+    print(f"seed {world.seed}: {len(records)} records, {runs} runs, {batches} batches of {nodes} nodes, {kill}replayed")

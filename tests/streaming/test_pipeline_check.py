@@ -61,6 +61,18 @@ def fast(orders):
 
 
 KEYED = "@hr.table(key='id')\ndef k(orders):\n    return orders\n"
+PROCESSOR = """from pyspark.sql.streaming import StatefulProcessor
+class Each(StatefulProcessor):
+    def init(self, handle):
+        pass
+    def handleInputRows(self, key, rows, timers):
+        yield from rows
+    def close(self):
+        pass
+def state(orders, mode):
+    rows = orders.select('id', 'at').groupBy('id')
+    return rows.transformWithState(Each(), 'id int, at timestamp', mode, 'None')
+"""
 WRONG: list[tuple[str, str, str]] = [
     ("@hr.table\ndef t(orders):\n    x = 1\n    return orders.select('nothing')", "6", "nothing"),
     ("@hr.table\ndef t(orders):\n    return orders.filter(F.col('amount') > undefined)", "5", "NameError"),
@@ -99,6 +111,8 @@ WRONG: list[tuple[str, str, str]] = [
      "    rows = orders.select('id', 'at').groupBy('id')\n"
      "    return rows.applyInPandasWithState(f, 'id int, at timestamp', 'n int', 'update', 'NoTimeout')", "5",
      "order_by='at' on rows that an aggregate or custom state updates"),
+    (PROCESSOR + "@hr.table(key='id', order_by='at')\ndef t(orders):\n    return state(orders, 'Update')\n", "14",
+     "order_by='at' on rows that an aggregate or custom state updates"),
     ("@hr.table(key='id', expect={'few': hr.drop('count < 5')})\ndef t(orders):\n"
      "    return orders.groupBy('id').count()", "3",
      "expectation 'few' takes rows out that an aggregate or custom state updates"),
@@ -121,7 +135,8 @@ UNMAINTAINABLE = {
     "k.union(k)": "it reads a table twice",
     "k.groupBy('amount').agg(F.max('id').alias('id'))": "its key holds 'id', the result of an aggregate",
     "k.withColumn('r', F.rand())": "it would not give the same rows again",
-    "k.dropDuplicates(['amount'])": "it uses deduplicate",
+    "k.dropDuplicates(['amount'])": "it uses deduplicate, which keeps any one of several rows",
+    "k.cube('id').count()": "groups by spark_grouping_id, which key= does not hold",
     "k.where(F.col('at') < F.current_timestamp())": "it uses the time of the batch",
     "k.groupBy('id', 'amount').count()": "groups by amount, which key= does not hold",
 }
@@ -142,6 +157,25 @@ WRONG.append(
         "    return k.join(k.select('id'), 'id')", "9", "it does not use every table that it reads",
     )
 )  # fmt: skip
+TWO = f"{KEYED}{KEYED.replace('def k', 'def other')}@hr.table(key='id')\ndef t(k, other):\n    return "
+OUTER = {
+    "k.join(other.select(F.col('id').alias('nr')), F.col('id') == F.col('nr'), 'right')":
+        "its key holds columns that a right outer join may leave null",
+    "k.join(other.select('id', F.col('amount').alias('b')), 'id', 'left').where('b is null')":
+        "it filters or joins what a left outer join gives",
+    "k.join(other.select('id'), 'id', 'full')": "it has a full outer join",
+    "k.join(other, 'id', 'anti')": "it has a left anti join",
+}  # fmt: skip
+WRONG += [(TWO + code, "9", f"up to date from the changes: {why}") for code, why in OUTER.items()]
+MAINTAINED = {
+    "k.join(other.select('id', F.col('amount').alias('b')), 'id', 'left')",
+    "k.select('id', 'amount').join(other.select('id'), 'id', 'right')",
+    "k.join(other, 'id', 'left').groupBy('id').agg(F.count(other.at).alias('n'))",
+    "k.join(other.select('id'), 'id').select('id').dropDuplicates()",
+    "k.join(other.select('id'), 'id').select('id').distinct()",
+    "k.join(other.select('id'), 'id').groupBy('id', F.window('at', '10 minutes', '5 minutes')).count()"
+    ".select('id', F.col('window.start').alias('begin'), 'count')",
+}
 RIGHT = {
     "id": "orders.groupBy(F.col('id').alias('nr')).count().withColumnRenamed('nr', 'id')",
     "day": "orders.groupBy(F.to_date('at').alias('day')).agg(F.sum('amount').alias('amount'))",
@@ -151,21 +185,31 @@ RIGHT = {
 
 
 def test_rows_that_custom_state_gives_once_are_ordered_whichever_batch_they_come_in(bench: Bench) -> None:
-    state = (
-        "return orders.groupBy('id').applyInPandasWithState(f, 'id int, at timestamp', 'n int', 'append', 'NoTimeout')"
-    )
-    table = f"@hr.table(key='id', order_by='at')\ndef t(orders):\n    {state}\n"
-    code = f"def f(k, rows, state):\n    yield next(rows)\n{table}"
-    found = checked(bench, TOPIC + code).node("t")
-    assert (found.mode, found.order and found.order.by) == ("append", ("at",))
-    assert [column.name for column in found.hidden] == ["_headrace_order"]  # which merges only what is newer
+    given = "orders.groupBy('id').applyInPandasWithState(f, 'id int, at timestamp', 'n int', 'append', 'NoTimeout')"
+    code = PROCESSOR + "def f(k, rows, state):\n    yield next(rows)\n"
+    for name, state in {"t": given, "u": "state(orders, 'Append')"}.items():
+        code += f"@hr.table(key='id', order_by='at')\ndef {name}(orders):\n    return {state}\n"
+    nodes = checked(bench, TOPIC + code).nodes
+    assert [(found.mode, found.order and found.order.by) for found in nodes] == [("append", ("at",))] * 2
+    hidden = [[column.name for column in found.hidden] for found in nodes]
+    assert hidden == [["_headrace_order"]] * 2  # which merges only what is newer
 
 
 def test_a_key_may_be_what_is_grouped_by_under_any_name_and_the_start_of_a_window(bench: Bench) -> None:
     whole = CHANGES + "@hr.table\ndef t(c):\n    return c.withColumn('name', F.upper('name'))\n"
     assert checked(bench, whole).schema("t").names == ["id", "name"]
     code = "".join(f"@hr.table(key={key!r})\ndef t_{key}(orders):\n    return {made}\n" for key, made in RIGHT.items())
-    assert [node.mode for node in checked(bench, TOPIC + code).nodes] == ["update"] * len(RIGHT)
+    # Of groups under their key a batch has one per key, which nothing needs to look for.
+    assert [(node.mode, node.grouped) for node in checked(bench, TOPIC + code).nodes] == [("update", True)] * len(RIGHT)
+    several = PROCESSOR + "@hr.table(key='id')\ndef t(orders):\n    return state(orders, 'Update')\n"
+    assert [node.grouped for node in checked(bench, TOPIC + KEYED + several).nodes] == [False, False]
+
+
+def test_what_follows_from_the_changes_is_kept_up_to_date(bench: Bench) -> None:
+    for code in MAINTAINED:
+        two = TWO.replace("key='id')\ndef t", "key=['id', 'begin'])\ndef t") if "begin" in code else TWO
+        node = checked(bench, TOPIC + two + code + "\n").node("t")
+        assert (node.maintained, node.grouped) == (True, "groupBy" in code), code
 
 
 @pytest.mark.parametrize(("code", "line", "says"), WRONG)
@@ -182,7 +226,7 @@ def test_errors_name_the_line_of_the_user_s_code(bench: Bench, code: str, line: 
 
 
 def test_a_schema_that_must_be_inferred_needs_the_broker_and_says_so(bench: Bench) -> None:
-    with pytest.raises(OperatorError, match=r"has no schema, and to infer one: .* no answer"):
+    with pytest.raises(OperatorError, match=r"has no schema, and none could be inferred: .* no answer"):
         _short(bench)
 
 

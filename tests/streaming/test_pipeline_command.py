@@ -136,6 +136,9 @@ def test_from_check_to_remove(bench: Bench, shell: Shell) -> None:
     assert "version 2 of shop" not in shell.run("discard", "--yes")
     assert "is live; roll back" in shell.run("discard", "--version", "1", "--yes", code=1)
     assert "stored: 1 sent, 0 written, 1 in quarantine" in shell.run("redrive", "shop")
+    wider = bench.file(CODE.format(v=1).replace("id < 100", "id < 1000000"))
+    assert "its code is not that of version 1" in shell.run("redrive", wider, code=1)
+    assert "stored: 1 sent, 1 written, 0 in quarantine" in shell.run("redrive", wider, "--accept-change")
     said = shell.run("remove", "shop", "--yes")
     assert said.splitlines() == ["shop: removed", "its topic typed-out is still there"]
     assert "no pipeline has run here yet" in shell.run("status")

@@ -36,7 +36,12 @@ def test_each_save_shows_the_tables_of_the_code_as_it_is(bench: Bench) -> None:
     bench.send(
         "tried",
         [{"id": n, "lsn": 1, "op": "u", "v": float(n)} for n in range(3)]
-        + [{"id": 1, "lsn": 3, "op": "d", "v": 0.0}, {"id": 1, "lsn": 2, "op": "u", "v": 7.0}, {"id": 5, "lsn": 1}],
+        + [
+            {"id": 1, "lsn": 3, "op": "d", "v": 0.0},
+            {"id": 1, "lsn": 2, "op": "u", "v": 7.0},
+            {"id": 5, "lsn": 1},
+            b"no json",
+        ],
     )
     stopped = False
     trials = Trials(bench.spark, bench.settings(), records_max=100, shown_max=1, stopped=lambda: stopped)
@@ -44,7 +49,7 @@ def test_each_save_shows_the_tables_of_the_code_as_it_is(bench: Bench) -> None:
     try:
         first = run('"v"')
         latest, totals, sent = first.nodes
-        assert first.records == {"tried": 6}
+        assert (first.records, first.unparsed) == ({"tried": 7}, {"tried": 1})
         assert (latest.rows, latest.left_out, len(latest.sample)) == (2, 1, 1)
         assert latest.columns[-1] == ("v", "double")
         assert totals.sample == (("u", "2.0"),)

@@ -10,7 +10,7 @@ import pytest
 from pipeline_runs import Bench
 
 from headrace.core.errors import OperatorError
-from headrace.tables.catalog import Catalog
+from headrace.tables.catalog import PipelineCatalog
 
 CODE = """
 from pyspark.sql.types import IntegerType
@@ -91,7 +91,7 @@ def test_a_version_runs_the_modules_that_it_began_with(bench: Bench, tmp_path: P
     bench.once(file)
     first = [(1, 2, 2, 5, 3), (2, 4, 3, 9, 3)]
     assert stored(1) == first
-    catalog = Catalog.open(bench.tables, "shop")
+    catalog = PipelineCatalog.open(bench.tables, "shop")
     kept = ["late_rules.py", "prices/__init__.py", "prices/rates.py", "prices/tax.py", "rules.py"]
     assert sorted(catalog.code(1).modules) == kept
     write(tmp_path, plus=10, small=7, rate=4)

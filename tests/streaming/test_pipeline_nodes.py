@@ -1,4 +1,5 @@
-"""Every kind of node, in one pipeline over one topic or two, run twice: what is in its table or topic is exact."""
+"""Nearly every kind of node, in one pipeline over one topic, run twice: what is in its table or topic is exact. Keyed
+tables with an order are in `test_keyed_order`, tables over tables that change in `test_materialized`."""
 
 from __future__ import annotations
 
@@ -32,18 +33,6 @@ def placed(zoo):
 @hr.table(key="customer")
 def latest(zoo):
     return zoo
-
-@hr.table(key="customer", order_by="amount", delete="amount < 0")
-def dearest(zoo):
-    return zoo.select("customer", "amount")
-
-@hr.table(key="customer", order_by="id", history=True)
-def past(zoo):
-    return zoo.select("customer", "id", "amount")
-
-@hr.table(key="customer", order_by="id", nulls="unchanged", leave_out=["id", "at"])
-def partly(zoo):
-    return zoo.withColumn("amount", F.expr("if(amount < 2, null, amount)"))
 
 @hr.table(key=["customer", "minute"])
 def by_minute(appended):
@@ -80,10 +69,6 @@ def pairs(appended, other=hr.stream("appended")):
 @hr.table
 def changes(of=hr.stream("latest", change_feed=True)):
     return of.select("customer", "amount", F.col("_change_type").alias("change"))
-
-@hr.materialized
-def spent(latest):
-    return latest.agg(F.sum("amount").alias("amount"), F.count("*").alias("customers"))
 
 @hr.for_each_batch
 def two_tables(appended, batch):
@@ -143,23 +128,6 @@ def test_of_several_rows_of_a_key_the_last_in_the_log_stays(zoo: Bench) -> None:
     assert [tuple(row) for row in zoo.rows("latest", "customer", "id")] == [("a", 6), ("b", 5), ("c", 4), ("d", 7)]
 
 
-def test_order_by_decides_which_row_is_last_and_delete_removes_a_key(zoo: Bench) -> None:
-    # a: 10 of the first batch is dearer than 1 of the second; c came only to be removed.
-    assert [tuple(row) for row in zoo.rows("dearest")] == [("a", 10.0), ("b", 40.0), ("d", 2.0)]
-
-
-def test_a_table_with_history_keeps_every_version_of_a_row(zoo: Bench) -> None:
-    assert [tuple(row) for row in zoo.rows("past", "customer", "valid_from", "valid_to", "is_current")] == [
-        ("a", 1, 3, False), ("a", 3, 6, False), ("a", 6, None, True), ("b", 2, 5, False), ("b", 5, None, True),
-        ("c", 4, None, True), ("d", 7, None, True),
-    ]  # fmt: skip
-
-
-def test_a_null_may_leave_a_column_as_it_was_and_columns_may_be_left_out(zoo: Bench) -> None:
-    assert zoo.frame("partly").columns == ["customer", "amount"]
-    assert [tuple(row) for row in zoo.rows("partly")] == [("a", 5.0), ("b", 40.0), ("c", None), ("d", 2.0)]
-
-
 def test_a_keyed_aggregate_is_updated_in_place(zoo: Bench) -> None:
     assert [tuple(row) for row in zoo.rows("by_minute", "customer", "minute", "amount")] == [
         ("a", minute(0), 10.0),
@@ -204,10 +172,6 @@ def test_the_change_feed_has_every_change(zoo: Bench) -> None:
     assert ("b", 20.0, "update_preimage") in found
     assert ("b", 40.0, "update_postimage") in found
     assert ("d", 2.0, "insert") in found
-
-
-def test_a_materialized_table_is_made_of_the_whole_of_what_it_reads(zoo: Bench) -> None:
-    assert [tuple(row) for row in zoo.rows("spent")] == [(42.0, 4)]
 
 
 def test_for_each_batch_writes_what_it_likes_with_the_batch_s_transaction(zoo: Bench) -> None:

@@ -12,7 +12,7 @@ from waits import eventually
 from headrace.core.errors import OperatorError
 from headrace.streaming.launching import is_running
 from headrace.streaming.node_locks import NodeLocks
-from headrace.tables.catalog import Catalog
+from headrace.tables.catalog import PipelineCatalog
 from headrace.tables.compare import compare
 from headrace.tables.resolving import Resolver
 
@@ -43,7 +43,7 @@ def test_a_replay_is_compared_cut_over_and_rolled_back(bench: Bench) -> None:
 
     bench.send("replayed", sales(0, 60))
     path = code("true")
-    catalog = Catalog.open(bench.tables, "shop")
+    catalog = PipelineCatalog.open(bench.tables, "shop")
     with bench.running(path) as live:
         eventually(lambda: live.progress.caught_up and len(bench.rows("clean")) == 60, "version 1 to catch up")
         changed = code("id >= 10")
@@ -165,7 +165,7 @@ def totals(clean):
 def test_a_refresh_builds_one_table_again_and_takes_over_the_others(bench: Bench) -> None:
     """Version 2 has the shared tables from the cut-over on, from the same checkpoints, as soon as version 1 lets go of
     them; a rollback gives them back. Nothing of them is read or written twice."""
-    catalog = Catalog.open(bench.tables, "shop")
+    catalog = PipelineCatalog.open(bench.tables, "shop")
 
     def code(factor: int) -> str:
         return bench.file(REFRESHED.format(factor=factor))

@@ -11,7 +11,7 @@ from waits import eventually
 from headrace.core.errors import OperatorError
 from headrace.streaming.launching import is_running, launch_live
 from headrace.streaming.progress import read_progress
-from headrace.tables.catalog import Catalog
+from headrace.tables.catalog import PipelineCatalog
 from headrace.tables.compare import compare
 from headrace.tables.delta_log import DeltaLog
 from headrace.tables.describing import describe, list_tables
@@ -73,7 +73,7 @@ def test_a_pipeline_lives_in_an_object_store_and_is_replayed_there(s3_bench: Ben
     with pytest.raises(OperatorError, match="its code is not that of version 1"):
         launch_live(changed, tables)
     assert bench.replay_once(changed).version == 2
-    catalog = Catalog.open(tables, "shop")
+    catalog = PipelineCatalog.open(tables, "shop")
     one, two = (catalog.layout.table_dir(number, "clean") for number in (1, 2))
     found = compare(one, two, ["id"])
     assert (found.same, found.differing, found.only_a, found.only_b) == (0, 70, 0, 0)
@@ -100,9 +100,9 @@ def test_a_run_in_an_object_store_is_alone_is_seen_and_ends_with_a_cut_over(s3_b
     """)
     with bench.running(path) as live:
         eventually(lambda: live.progress.caught_up, "the run to catch up")
-        catalog = Catalog.open(bench.tables, "shop")
+        catalog = PipelineCatalog.open(bench.tables, "shop")
         assert is_running(catalog, 1)
-        with pytest.raises(OperatorError, match=r"shop: version 1 is run already by process \d+ on "):
+        with pytest.raises(OperatorError, match=r"shop: version 1 is already run by process \d+ on "):
             bench.once(path)
         seen = read_progress(catalog.layout.run_file(1))
         assert seen is not None

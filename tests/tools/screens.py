@@ -50,10 +50,10 @@ def until(screen: Screen, holds: Callable[[str], bool] | str, wait_s_max: float 
 class TmuxScreen:
     """A session of a server of its own, which ends with it."""
 
-    def __init__(self, *args: object, width: int = WIDTH, height: int = HEIGHT) -> None:
+    def __init__(self, *args: object, program: str = "headrace", width: int = WIDTH, height: int = HEIGHT) -> None:
         self._socket = f"headrace-{uuid.uuid4().hex[:12]}"
         # COLUMNS and LINES may be those of whoever runs the tests; the pane's own size is what counts.
-        command = shlex.join(["env", "-u", "COLUMNS", "-u", "LINES", str(BIN / "headrace"), *map(str, args)])
+        command = shlex.join(["env", "-u", "COLUMNS", "-u", "LINES", str(BIN / program), *map(str, args)])
         # The pane stays when the program ends, so that what it left behind can be seen.
         shell = f"{command}; echo ended with $?; exec sleep 600"
         self._tmux("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height), shell)
@@ -85,7 +85,7 @@ class TmuxScreen:
 
 
 class PtyScreen:
-    def __init__(self, *args: object) -> None:
+    def __init__(self, *args: object, program: str = "headrace") -> None:
         self._screen = pyte.Screen(WIDTH, HEIGHT)
         self._stream = pyte.ByteStream(self._screen)
         self._pid, self._fd = pty.fork()
@@ -94,7 +94,7 @@ class PtyScreen:
             # Not the process's own: readline puts COLUMNS and LINES there behind Python's back.
             environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
             environment["TERM"] = "xterm-256color"
-            os.execve(BIN / "headrace", ["headrace", *map(str, args)], environment)
+            os.execve(BIN / program, [program, *map(str, args)], environment)
         self._status: int | None = None
 
     def text(self) -> str:

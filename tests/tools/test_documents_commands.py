@@ -27,6 +27,54 @@ def without_zookeeper(command: str) -> str:
     return re.sub(r"--zookeeper \S+", "--bootstrap-server localhost:9092", command)
 
 
+# Row 1: zookeeper-server-start.sh
+
+
+def zookeeper_properties(folder: Path, port: int) -> Path:
+    """The file that Kafka comes with, with `dataDir=` changed as documents 002 and 003 say, and the port."""
+    file = folder / "config" / "zookeeper.properties"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        f"""# the directory where the snapshot is stored.
+dataDir={folder}/data/zookeeper
+# the port at which the clients will connect
+clientPort={port}
+# disable the per-ip limit on the number of connections since this is a non-production config
+maxClientCnxns=0
+# Disable the adminserver by default to avoid port conflicts.
+admin.enableServer=false
+# admin.serverPort=8080
+"""
+    )
+    return file
+
+
+def test_row_1_a_zookeeper_in_the_foreground(tmp_path: Path) -> None:
+    with reserved_port() as port:
+        file = zookeeper_properties(tmp_path, port)
+        with Running("zookeeper-server-start.sh", file) as server:
+            server.read_until(f"listens on 127.0.0.1:{port}")
+            ok("zookeeper-shell.sh", f"127.0.0.1:{port}", "create", "/kept")
+            assert server.end() == 0
+            assert server.err == ""
+        with Running("zookeeper-server-start.sh", file) as server:
+            server.read_until(f"listens on 127.0.0.1:{port}")
+            assert ok("zookeeper-shell.sh", f"127.0.0.1:{port}", "ls", "/").lines[-1] == "[kept, zookeeper]"
+            assert server.end() == 0
+    assert (tmp_path / "data" / "zookeeper" / "version-2").is_dir()
+
+
+def test_row_1_a_zookeeper_in_the_background(tmp_path: Path) -> None:
+    with reserved_port() as port:
+        file = zookeeper_properties(tmp_path, port)
+        ok("zookeeper-server-start.sh", "-daemon", file, cwd=tmp_path)
+        try:
+            assert ok("zookeeper-shell.sh", f"127.0.0.1:{port}", "ls", "/").lines[-1] == "[zookeeper]"
+        finally:
+            _stop(_listener(port))
+        assert "The keeper stopped cleanly" in (tmp_path / "logs" / "zookeeper.out").read_text()
+
+
 # Row 2: kafka-server-start.sh
 
 

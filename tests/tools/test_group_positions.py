@@ -12,7 +12,7 @@ from headrace_cli import Cli
 from memberships import crew_of
 from records import committed, send
 from tool_process import Running, ok
-from waits import eventually
+from waits import WAIT_MS_MAX, WAIT_S_MAX, eventually
 
 MakeTopic = Callable[..., str]
 CONSUMER = "kafka-console-consumer.sh"
@@ -62,7 +62,7 @@ def test_what_is_written_while_a_group_is_away_is_read_in_every_partition(
         assert first.end(number) == 128 + number
     for key in ("k1", "k2", "k3", "k4", "k5", "k6"):
         send(bootstrap, topic, [key], key=key)
-    again = ok(CONSUMER, *read, "--max-messages", 6, "--timeout-ms", 30_000)
+    again = ok(CONSUMER, *read, "--max-messages", 6, "--timeout-ms", WAIT_MS_MAX)
     assert sorted(again.lines) == ["k1", "k2", "k3", "k4", "k5", "k6"]
 
 
@@ -72,7 +72,7 @@ def test_what_was_fetched_and_not_printed_is_not_passed_over(
     topic = make_topic(partitions=3)
     for partition in range(3):
         send(bootstrap, topic, [f"{partition}-{number}" for number in range(10)], partition=partition)
-    read = (*here, "--topic", topic, "--group", group, "--timeout-ms", 30_000)
+    read = (*here, "--topic", topic, "--group", group, "--timeout-ms", WAIT_MS_MAX)
     (first,) = ok(CONSUMER, *read, "--from-beginning", "--max-messages", 1).lines
     partition, number = first.split("-")
     assert number == "0"
@@ -86,7 +86,7 @@ def test_nothing_is_committed_when_the_user_says_so(
 ) -> None:
     topic = make_topic(partitions=3)
     send(bootstrap, topic, ["x"])
-    read = ("--topic", topic, "--group", group, "--from-beginning", "--max-messages", 1, "--timeout-ms", 30_000)
+    read = ("--topic", topic, "--group", group, "--from-beginning", "--max-messages", 1, "--timeout-ms", WAIT_MS_MAX)
     assert ok(CONSUMER, *here, *read, "--consumer-property", "enable.auto.commit=false").lines == ["x"]
     assert cli.ok("consume", topic, "-g", group, "-X", "enable.auto.commit=false") == "x\n"
     assert committed(bootstrap, group, topic, 3) == {}
@@ -98,18 +98,18 @@ def test_a_position_is_behind_the_markers_of_transactions(
 ) -> None:
     topic = make_topic(partitions=2)
     producer = Producer({"log_level": 0, "bootstrap.servers": bootstrap, "transactional.id": topic})
-    producer.init_transactions(30)
+    producer.init_transactions(WAIT_S_MAX)
     producer.begin_transaction()
     producer.produce(topic, "kept", partition=0)
-    producer.commit_transaction(30)
+    producer.commit_transaction(WAIT_S_MAX)
     read = (*here, "--topic", topic, "--group", group, "--isolation-level", level)
-    assert ok(CONSUMER, *read, "--from-beginning", "--max-messages", 1, "--timeout-ms", 30_000).lines == ["kept"]
+    assert ok(CONSUMER, *read, "--from-beginning", "--max-messages", 1, "--timeout-ms", WAIT_MS_MAX).lines == ["kept"]
     assert committed(bootstrap, group, topic, 2) == {0: 2, 1: 0}
     with Running(CONSUMER, *read, *OFTEN):
         producer.begin_transaction()
         producer.produce(topic, "dropped", partition=1)
-        producer.flush(30)
-        producer.abort_transaction(30)
+        producer.flush(WAIT_S_MAX)
+        producer.abort_transaction(WAIT_S_MAX)
         await_positions(bootstrap, group, topic, {0: 2, 1: 2})
 
 
@@ -168,7 +168,7 @@ def test_every_reader_commits_where_it_read_nothing(
     assert cli.ok("consume", topic, "-g", f"{group}-limit", "--limit", 1) == "x\n"
     assert positions("limit") == whole | {1: 1}
     read = (*here, "--topic", topic)
-    ok("kafka-consumer-perf-test.sh", *read, "--group", f"{group}-perf", "--messages", 2, "--timeout", 30_000)
+    ok("kafka-consumer-perf-test.sh", *read, "--group", f"{group}-perf", "--messages", 2, "--timeout", WAIT_MS_MAX)
     assert positions("perf") == whole
     flags = ("--group-id", f"{group}-verifiable", "--max-messages", 2, "--enable-autocommit")
     ok("kafka-verifiable-consumer.sh", *read, *flags)

@@ -133,7 +133,7 @@ def test_a_question_is_asked_at_a_terminal_and_ctrl_c_is_no(cli: Cli, bootstrap:
 def test_lines_are_typed_and_sent_at_once(cli: Cli, bootstrap: str, topic: str) -> None:
     cli.ok("topic", "create", topic)
     with Terminal("headrace", "produce", topic, "-b", bootstrap) as terminal:
-        terminal.read_until("type one record a line; Ctrl-D ends")
+        terminal.read_until("type one record per line; Ctrl-D ends")
         terminal.type("typed\n")
         eventually(lambda: cli.ok("consume", topic) == "typed\n", "what was typed is in the topic")
         terminal.type("\x04")

@@ -60,7 +60,7 @@ def test_a_deletion_is_asked_for_and_no_is_no(cli: Cli, bootstrap: str, topic: s
     assert code == 1
     assert f"Delete topic {topic} with 1 records? [y/N]:" in err
     assert topic in cli.ok("topic", "list", "--names").split()
-    assert "nobody is there to answer; add --yes" in cli.fails("topic", "delete", topic, code=2)
+    assert "there is no terminal to ask on; add --yes" in cli.fails("topic", "delete", topic, code=2)
     cli.ok("topic", "delete", topic, stdin="y\n")
     assert topic not in cli.ok("topic", "list", "--names").split()
 

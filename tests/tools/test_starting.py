@@ -57,8 +57,8 @@ def test_reading_a_command_line_loads_nothing_heavy(name: str) -> None:
 @pytest.mark.parametrize("name", ADMINISTER)
 def test_what_administers_does_without_librdkafka(name: str, bootstrap: str) -> None:
     script = (
-        f"import sys\nfrom headrace.client.cluster import Cluster\nimport headrace.cli.kafka.{name}\n"
-        f"with Cluster({bootstrap!r}) as cluster: cluster.nodes()\nprint(*sys.modules)"
+        f"import sys\nfrom headrace.client.cluster import ClusterClient\nimport headrace.cli.kafka.{name}\n"
+        f"with ClusterClient({bootstrap!r}) as cluster: cluster.nodes()\nprint(*sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=WAIT_S_MAX, check=True

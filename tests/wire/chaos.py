@@ -20,7 +20,7 @@ from ports import reserved_port
 from waits import WAIT_S_MAX
 
 PARTITIONS = 4
-RECORDS_A_ROUND = 400  # more than two transformers get done in a round
+RECORDS_PER_ROUND = 400  # more than two transformers get done in a round
 RESTARTS_MAX = 100  # that nobody asked for, in a row: a transformer that a slow machine holds up may end, too
 FINISH_S_MAX = 3 * WAIT_S_MAX
 
@@ -101,7 +101,7 @@ class Chaos:
 
     def round(self, seconds: float, broker: KillableBroker | None) -> None:
         """Gives the transformers more than they can do, lets them do it for a while, and kills one, or the broker."""
-        for _ in range(RECORDS_A_ROUND if len(self._sent) - len(self._values) < 2 * RECORDS_A_ROUND else 0):
+        for _ in range(RECORDS_PER_ROUND if len(self._sent) - len(self._values) < 2 * RECORDS_PER_ROUND else 0):
             self._send(b"%d" % len(self._sent))
         assert self._producer.flush(WAIT_S_MAX) == 0
         self._read_until(time.monotonic() + seconds)

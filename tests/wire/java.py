@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from class_data import ClassData
 from waits import WAIT_S_MAX
 
 KAFKA_VERSION = "4.3.1"
@@ -73,17 +74,14 @@ class JavaTools:
     def __init__(self) -> None:
         jars = _jars()
         # A JVM that lives for seconds: compile quickly rather than well, and leave the cores to the broker.
-        quickly = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+        quickly = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         classes = _classes(jars)
         # Java archives classes of jars only, and for one order of them.
         class_path = os.pathsep.join([*map(str, sorted(jars.glob("*.jar"))), str(classes)])
-        self._archive = classes.with_suffix(".jsa")
-        self._left = None if self._archive.exists() else self._archive.with_suffix(f".{os.getpid()}.part")
-        shared = [] if self._left else [f"-XX:SharedArchiveFile={self._archive}"]
-        leaving = [f"-XX:ArchiveClassesAtExit={self._left}"] if self._left else []
-        self._command = ["java", *quickly, *shared, "-Xlog:disable", "-cp", class_path]
+        self._class_data = ClassData(classes.with_suffix(".jsa"))
+        self._command = ["java", *quickly, *self._class_data.flags, "-cp", class_path]
         self._process = subprocess.Popen(
-            [*self._command[:1], *leaving, *self._command[1:], "ToolServer"],
+            [*self._command[:1], *self._class_data.leaving, *self._command[1:], "ToolServer"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -125,19 +123,8 @@ class JavaTools:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._left is not None:
-            self._leave_archive(self._left)
-        self._process.kill()
-        self._process.wait()
-
-    def _leave_archive(self, left: Path) -> None:
-        """Once per machine: the JVM writes it as it ends by itself."""
-        assert self._process.stdin is not None
-        with suppress(OSError, subprocess.TimeoutExpired):
-            self._process.stdin.close()
-            if self._process.wait(WAIT_S_MAX) == 0:
-                left.replace(self._archive)
-        left.unlink(missing_ok=True)
+        with suppress(OSError):  # it has ended before
+            self._class_data.end(self._process)
 
     def _read(self) -> None:
         assert self._process.stdout is not None

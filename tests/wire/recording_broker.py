@@ -17,7 +17,7 @@ SOURCE = Path(__file__).resolve().parent.parent.parent / "src"
 sys.path.insert(0, str(SOURCE))  # interpreted: what mypyc has compiled cannot be listened to
 
 from headrace.broker import router  # noqa: E402
-from headrace.broker.handlers import TABLE  # noqa: E402
+from headrace.broker.handlers import NAMES, TABLE  # noqa: E402
 from headrace.protocol import fetch, produce  # noqa: E402
 from headrace.protocol.messages import API_VERSIONS, decode_request, request_is_flexible  # noqa: E402
 from headrace.protocol.wire import skip_tags  # noqa: E402
@@ -50,7 +50,7 @@ class RecordingRouter(router.Router):
         client_id = frame[_HEADER.size : _HEADER.size + max(size, 0)].decode("utf-8", "replace")
         if version in served()[key]:
             client = self._client(connection, key, version, client_id, body)
-            self._write(*client, self.names()[key], str(version))
+            self._write(*client, NAMES[key], str(version))
 
     def _client(self, connection: Connection, key: int, version: int, client_id: str, body: bytes) -> tuple[str, str]:
         known = self._clients.get(id(connection))
@@ -82,8 +82,7 @@ def served() -> dict[int, range]:
 
 
 def served_by_name() -> dict[str, range]:
-    names = {produce.KEY: "Produce", fetch.KEY: "Fetch", **{api.key: api.name for api in TABLE}}
-    return {names[key]: versions for key, versions in sorted(served().items())}
+    return {NAMES[key]: versions for key, versions in sorted(served().items())}
 
 
 def main() -> None:

@@ -57,6 +57,7 @@ class Polling(ConsumerRebalanceListener):
         self._bootstrap, self._topic, self._config = bootstrap, topic, {"group_id": group} | config
         self._ending = threading.Event()
         self._held: set[TopicPartition] = set()
+        self.has_share = False  # it was told what it has, which may be nothing
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -66,6 +67,7 @@ class Polling(ConsumerRebalanceListener):
 
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         self._held = self._held | set(assigned)
+        self.has_share = True
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         self._held = self._held - set(revoked)
@@ -102,7 +104,8 @@ def await_shares(members: list[Polling], *sizes: int) -> None:
     def settled() -> bool:
         shares[:] = [list(member.partitions) for member in members]
         owned = sorted(partition for share in shares for partition in share)
-        return sorted(map(len, shares)) == sorted(sizes) and owned == list(range(sum(sizes)))
+        all_in = all(member.has_share for member in members)  # until then the shares are those of the others alone
+        return all_in and sorted(map(len, shares)) == sorted(sizes) and owned == list(range(sum(sizes)))
 
     try:
         eventually(settled, f"shares of {sizes}")
@@ -147,12 +150,11 @@ def test_four_partitions_are_shared_by_one_two_four_and_five_consumers(
     await_shares(members, 1, 1, 1, 1)
     members.append(join(topic))
     await_shares(members, 1, 1, 1, 1, 0)
-    members.pop(0).leave()
-    await_shares(members, 1, 1, 1, 1)
-    members.pop(0).leave()
-    await_shares(members, 2, 1, 1)
-    members.pop(0).leave()
-    await_shares(members, 2, 2)
+    for sizes in ((1, 1, 1, 1), (2, 1, 1), (2, 2)):
+        leaving = next(each for each in members if each.partitions)  # an idle one has no record that ends its poll
+        members.remove(leaving)
+        leaving.leave()
+        await_shares(members, *sizes)
 
 
 def test_a_group_goes_on_where_it_committed(bootstrap: str, make_topic: MakeTopic, group: str) -> None:

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.xdist_group("java")
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-RECORDS_OF_A_CODEC = 400
-RECORDS = RECORDS_OF_A_CODEC * len(CODECS)
+RECORDS_PER_CODEC = 400
+RECORDS = RECORDS_PER_CODEC * len(CODECS)
 COMPLAINTS = re.compile(
     r"mismatch|non-consecutive|missing|out of order|invalid|isvalid: false|corrupt|exception", re.IGNORECASE
 )
@@ -83,7 +83,7 @@ def write(bootstrap: str, topic: str, *, stopped: bool) -> Log:
                 "linger.ms": 5,
             }
         )
-        for n in range(RECORDS_OF_A_CODEC):
+        for n in range(RECORDS_PER_CODEC):
             # Hexadecimal noise: every codec halves it, and none makes it vanish, so that segments roll.
             producer.produce(topic, os.urandom(1500).hex(), key=str(n), headers={"codec": codec})
             if n % 50 == 49:
@@ -110,7 +110,7 @@ def test_every_batch_and_record_of_every_segment_is_read(log: Log, java: JavaToo
     batches = re.findall(r"^baseOffset: (\d+) lastOffset: (\d+) .*isvalid: true", printed, re.MULTILINE)
     records = re.findall(r"^\| offset: (\d+) .*headerKeys: \[codec\] key: (\d+) payload:", printed, re.MULTILINE)
     assert [int(offset) for offset, _ in records] == list(range(RECORDS))
-    assert [int(key) for _, key in records] == list(range(RECORDS_OF_A_CODEC)) * len(CODECS)
+    assert [int(key) for _, key in records] == list(range(RECORDS_PER_CODEC)) * len(CODECS)
     assert [int(base) for base, _ in batches] == [0, *(int(last) + 1 for _, last in batches[:-1])]
     assert set(re.findall(r"compresscodec: (\w+)", printed)) == set(CODECS)
     assert set(re.findall(r"partitionLeaderEpoch: (-?\d+)", printed)) == {"0"}

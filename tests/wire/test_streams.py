@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import shutil
 import subprocess
 import tempfile
 from collections import defaultdict
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from class_data import ClassData
 from confluent_kafka import Producer
 from java import KAFKA_VERSION, _alone, _cache, _call, missing_program
 from memberships import consumer_of
@@ -41,7 +43,7 @@ def class_path() -> str:
         pytest.skip(f"`{absent}` is not installed: Kafka Streams needs a JDK (java, javac) and mvn")
     cache = _cache()
     jars = cache / "jars-streams"
-    classes = cache / f"streams-{hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:16]}"
+    classes = cache / f"streams-{hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:16]}.jar"
     with _alone(cache):
         if not jars.exists():
             with tempfile.TemporaryDirectory(dir=cache) as work:
@@ -53,8 +55,8 @@ def class_path() -> str:
             with tempfile.TemporaryDirectory(dir=cache) as work:
                 compiled = Path(work, "classes")
                 _call("javac", "-cp", f"{jars}/*", "-d", str(compiled), str(_SOURCE), cwd=work)
-                compiled.rename(classes)
-    return f"{classes}{os.pathsep}{jars}/*"
+                Path(shutil.make_archive(f"{work}/packed", "zip", compiled)).rename(classes)
+    return os.pathsep.join(map(str, [classes, *sorted(jars.glob("*.jar"))]))
 
 
 def test_word_counts_are_right_also_after_it_was_killed_and_started_again(
@@ -74,8 +76,10 @@ def test_word_counts_are_right_also_after_it_was_killed_and_started_again(
             producer.produce(source, " ".join(words))
         assert producer.flush(WAIT_S_MAX) == 0
 
+    class_data = ClassData(Path(class_path.split(os.pathsep)[0]).with_suffix(".jsa"))
+
     def start() -> subprocess.Popen[bytes]:
-        quickly = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+        quickly = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *class_data.flags, *class_data.leaving)
         where = (bootstrap, f"{source}-app", source, target, str(tmp_path / "state"))
         with (tmp_path / "streams.log").open("ab") as log:
             command = ["java", *quickly, "-cp", class_path, "WordCount", *where]
@@ -108,7 +112,6 @@ def test_word_counts_are_right_also_after_it_was_killed_and_started_again(
             write(100)
             counted(2000)
         finally:
-            process.kill()
-            process.wait()
+            class_data.end(process)
     assert {word: seen[-1] for word, seen in counts.items()} == expected
     assert counts == {word: list(range(1, count + 1)) for word, count in expected.items()}

@@ -18,7 +18,7 @@ from raw_groups import (
     committed,
     describe_transaction,
 )
-from waits import NEVER_MS
+from waits import NEVER_MS, eventually
 
 each_init = pytest.mark.parametrize("version", raw_groups.versions(INIT_PRODUCER_ID))
 each_add = pytest.mark.parametrize("version", raw_groups.versions(ADD_PARTITIONS_TO_TXN))
@@ -404,8 +404,14 @@ def test_the_producers_of_a_partition_are_described(client, topic, producer):
 
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(client, topic):
     """Apache Kafka looks for such transactions every ten seconds."""
-    slow = TransactionalProducer(client, timeout_ms=500).started()
-    assert slow.produce(13, topic, b"too slow").error_code == 0
+
+    def begun() -> TransactionalProducer | None:
+        """One whose first record came before its time was up, however slow the machine."""
+        slow = TransactionalProducer(client, timeout_ms=500).started()
+        return slow if slow.produce(13, topic, b"too slow").error_code == 0 else None
+
+    slow = eventually(begun, "a transaction with a record in it")
+    assert slow is not None
     raw.eventually(lambda: end_of_log(client, topic, READ_COMMITTED) == 2)
     assert read_committed(client, topic) == []
     assert slow.end(4, commit=True).error_code == ErrorCode.producer_fenced

@@ -4,38 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.protocol.messages import Body, decode_request, encode_response
 
 if TYPE_CHECKING:
-    from headrace.broker.connection import Connection, Slot
-    from headrace.broker.node import Node
+    from headrace.broker.client_session import ClientSession
+    from headrace.broker.connection import Slot
+    from headrace.broker.parts import Parts
     from headrace.broker.steps import Steps
 
 
+# What Kafka says of a request whose numbers mean nothing to it.
+MALFORMED: Final = (
+    "This most likely occurs because of a request being malformed by the client library or the message was"
+    " sent to an incompatible broker. See the broker logs for more details."
+)
+
+
 class Request:
-    __slots__ = ("api_key", "body", "client_id", "connection", "correlation_id", "version")
+    __slots__ = ("api_key", "body", "client_id", "correlation_id", "session", "throttle_ms", "version")
 
     def __init__(
         self,
         api_key: int,
         version: int,
         correlation_id: int,
-        client_id: str | None,
+        session: ClientSession,
         body: Any,
-        connection: Connection | None = None,
+        throttle_ms: int = 0,
     ) -> None:
         self.api_key = api_key
         self.version = version
         self.correlation_id = correlation_id
-        self.client_id = client_id
+        self.session = session
+        self.client_id = session.client_id  # of this request, whatever the next one says
         self.body = body
-        self.connection = connection
+        self.throttle_ms = throttle_ms  # in the answer; a handler that gives bytes puts it in them
 
     def response(self, body: Body) -> bytes:
         """Header and body, without the length in front."""
-        return encode_response(self.api_key, self.version, self.correlation_id, body)
+        return encode_response(self.api_key, self.version, self.correlation_id, body, self.throttle_ms)
 
 
 class Later:
@@ -68,7 +77,7 @@ class Later:
             self._slot.connection.broke(error)  # a client that waited for nothing would wait for good
 
 
-Handler = Callable[["Node", Request], "Body | Later | Steps"]
+Handler = Callable[["Parts", Request], "Body | Later | Steps"]
 Write = Callable[[Request, "Slot", "Body | Steps"], None]
 Decoder = Callable[[bytes, int, int], Any]  # bytes, where the body begins, version
 Converter = Callable[[Any, int], Generator[None, None, Any]]  # body, version

@@ -11,22 +11,23 @@ has sent waits, without being cut into frames, until the next turn has served th
 from __future__ import annotations
 
 import logging
-import socket
 import struct
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from headrace.broker.outbox import Outbox, Part, drop
 from headrace.core.errors import InvariantError, PeerError
+from headrace.core.file_slice import Slice
 from headrace.core.telemetry import failure
-from headrace.log.reader import Slice
+from headrace.net.outbox import Outbox, Part, drop
 from headrace.net.reactor import BROKEN, READ, WRITE
+from headrace.net.transport import Transport
 from headrace.protocol.framing import Chunk, FrameReader
 from headrace.protocol.produce import ProduceDecoder
 from headrace.protocol.wire import MalformedError
 
 if TYPE_CHECKING:
+    from headrace.broker.client_session import ClientSession
     from headrace.broker.server import Server
 
 logger = logging.getLogger(__name__)
@@ -57,8 +58,10 @@ class Connection:
     __slots__ = (
         "_answer_bytes",
         "_events",
+        "_recv_into",
         "_server",
         "_slot_bytes",
+        "_transport",
         "barriers",
         "body_bytes",
         "closed",
@@ -75,16 +78,18 @@ class Connection:
         "produce_decoder",
         "queued",
         "reader",
-        "socket",
+        "session",
         "waiting",
     )
 
-    def __init__(self, sock: socket.socket, peer: str, server: Server) -> None:
-        self.socket = sock
-        self.fd = sock.fileno()
-        self.peer = peer
+    def __init__(self, transport: Transport, session: ClientSession, server: Server) -> None:
+        self.fd = transport.fileno()
+        self._transport = transport
+        self._recv_into = transport.recv_into  # once, since it is called with nearly every request
+        self.session = session
+        self.peer = session.peer
         self.reader = FrameReader(server.pool, server.request_bytes_max)
-        self.out = Outbox(sock, server.metrics)
+        self.out = Outbox(transport, server.metrics)
         self.barriers = 0  # requests under way that hold up those behind them
         self.in_flight_bytes = 0
         self.body_bytes = 0  # of long requests, as objects
@@ -140,7 +145,7 @@ class Connection:
                 return
         held = reader.held
         try:
-            count = self.socket.recv_into(reader.target(bytes_max))
+            count = self._recv_into(reader.target(bytes_max))
             frames = reader.received(count) if count else []
         except BlockingIOError:
             count, frames = -1, []
@@ -386,4 +391,4 @@ class Connection:
         listeners, self.on_close = self.on_close, []
         for listener in listeners:
             listener()
-        self.socket.close()
+        self._transport.close()

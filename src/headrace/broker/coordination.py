@@ -1,27 +1,32 @@
-"""Makes the two coordinators of a broker, groups and transactions, over its internal topics."""
+"""Makes the two coordinators of a broker, groups and transactions, over its internal topics, and sees to it that they
+are in charge of what this broker leads: a partition of such a topic that is led here is loaded, one that is given up
+is let go.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator, Mapping
-from typing import Final
+from collections.abc import Callable, Container, Generator, Iterable, Mapping
 
-from headrace.broker.internal_topics import AllOf, BrokerTopics, Markers, TopicJournal
+from headrace.broker.internal_topics import BrokerTopics, TopicJournal
+from headrace.broker.local_markers import LocalMarkers
+from headrace.broker.partition import Partition
+from headrace.broker.shard_work import ShardWork
 from headrace.broker.standalone import StandaloneController
 from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.topics import Topics
 from headrace.coordinator.group_settings import GroupSettings
+from headrace.coordinator.group_shard import FORGOTTEN_PER_STEP, GroupShard
 from headrace.coordinator.groups import Groups
-from headrace.coordinator.journal import Done
-from headrace.coordinator.offsets.store import TopicPartition
+from headrace.coordinator.journal import AllOf, Done
+from headrace.coordinator.journal_loading import Steps
 from headrace.coordinator.placing import partition_for
 from headrace.coordinator.transactions.coordinator import Transactions
+from headrace.coordinator.transactions.markers import TransactionEnd
 from headrace.coordinator.transactions.settings import TransactionSettings
 from headrace.core.clock import Clock
 from headrace.core.settings.broker import BrokerSettings
-from headrace.log.transactions import Marker
+from headrace.log.partition_log import PartitionLog
 from headrace.net.reactor import Reactor
-
-OFFSETS_PER_STEP: Final = 32  # of a deleted topic, that are forgotten at once
 
 
 class Coordination:
@@ -33,40 +38,58 @@ class Coordination:
         clock: Clock,
         reactor: Reactor,
         producer_ids: Callable[[], int],
+        *,
+        is_serving: bool,
     ) -> None:
-        self._offsets = TopicJournal(
-            OFFSETS_TOPIC,
-            settings.offsets_topic_num_partitions,
-            settings.offsets_topic_segment_bytes,
-            topics,
-            controller,
-            clock,
+        """`is_serving`: clients are connected already, and must not wait until all is loaded."""
+        self._topics = topics
+
+        def journal(name: str, partition_count: int, segment_bytes: int) -> TopicJournal:
+            return TopicJournal(name, partition_count, segment_bytes, topics, controller, clock, epoch_is_committed)
+
+        self._offsets = journal(
+            OFFSETS_TOPIC, settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
         )
-        self._journal = TopicJournal(
+        self._journal = journal(
             TRANSACTIONS_TOPIC,
             settings.transaction_state_log_num_partitions,
             settings.transaction_state_log_segment_bytes,
-            topics,
-            controller,
-            clock,
         )
-        self._markers = Markers(topics, clock)
+        self._work = ShardWork(reactor.call_soon, reactor.call_later, is_serving=is_serving)
         self.groups = Groups(self._offsets, clock, reactor.call_later, _group_settings(settings), BrokerTopics(topics))
+        self._markers = LocalMarkers(topics, clock, self.groups.transaction_ended)
         self.transactions = Transactions(
             self._journal,
             clock,
             reactor.call_later,
             _transaction_settings(settings),
             producer_ids,
-            self._write_markers,
+            self._markers,
             lambda group_id: partition_for(group_id, self._offsets.partition_count),
         )
 
-    def load(self) -> None:
-        """What was decided before the last stop, and what was left to be done then."""
-        self.groups.load()
-        self.transactions.load()
+    def start(self) -> None:
+        """Once: what this broker leads already is loaded, and what was left to be done there is done."""
+        self.groups.start()
         self.transactions.start()
+        for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+            topic = self._topics.get(name)
+            for partition in topic.partitions if topic is not None else ():
+                self.follow(partition)
+
+    # ── who is in charge ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def follow(self, partition: Partition, *, is_deleted: bool = False) -> None:
+        """A partition of an internal topic has the role that it has now, or is gone with its topic."""
+        coordinator = self.groups if partition.topic == OFFSETS_TOPIC else self.transactions
+        if is_deleted:
+            self._work.begin(coordinator.unload(partition.index, None))
+        elif partition.led is not None:
+            self._work.begin(coordinator.load(partition.index, partition.leader_epoch))
+        else:
+            self._work.begin(coordinator.unload(partition.index, partition.leader_epoch))
+
+    # ── records ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def end_of_turn(self) -> None:
         """What the coordinators wrote down in this turn goes to the logs."""
@@ -77,15 +100,17 @@ class Coordination:
     def has_gathered(self) -> bool:
         return self._offsets.has_gathered or self._journal.has_gathered
 
+    # ── the internal topics ──────────────────────────────────────────────────────────────────────────────────────
+
     def make_topic(self, name: str) -> None:
         """One of the two internal topics, if it is not there yet; StorageError if it cannot be made."""
         (self._offsets if name == OFFSETS_TOPIC else self._journal).make()
 
     def why_absent(self, name: str, key: str) -> str:
-        """Why a group or a transactional id, by the internal topic that has it, has no coordinator; empty if it has."""
-        journal = self._offsets if name == OFFSETS_TOPIC else self._journal
-        lost = journal.lost_partitions
-        return lost.get(partition_for(key, journal.partition_count), "") if lost else ""
+        """Why the log of a group or a transactional id, by the internal topic that has it, cannot be read; empty if it
+        can."""
+        lost = (self.groups if name == OFFSETS_TOPIC else self.transactions).shards.lost
+        return lost.get(self.partition_of(name, key), "") if lost else ""
 
     def partition_of(self, name: str, key: str) -> int:
         """The partition of an internal topic whose leader is the coordinator of a group or a transactional id."""
@@ -94,62 +119,47 @@ class Coordination:
 
     def damage(self) -> Mapping[str, object]:
         """What could not be read of the internal topics, as metrics."""
-        journals = {OFFSETS_TOPIC: self._offsets, TRANSACTIONS_TOPIC: self._journal}
+        skipped = {OFFSETS_TOPIC: self._offsets.skipped_records, TRANSACTIONS_TOPIC: self._journal.skipped_records}
+        lost = {OFFSETS_TOPIC: self.groups.shards.lost, TRANSACTIONS_TOPIC: self.transactions.shards.lost}
         return {
-            "internal_records_skipped": {(name,): each.skipped_records for name, each in journals.items()},
-            "coordinator_partitions_lost": {(name,): len(each.lost_partitions) for name, each in journals.items()},
+            "internal_records_skipped": {(name,): count for name, count in skipped.items()},
+            "coordinator_partitions_lost": {(name,): len(each) for name, each in lost.items()},
         }
+
+    # ── topics that are deleted ──────────────────────────────────────────────────────────────────────────────────
 
     def topics_deleted(self, names: Container[str], done: Done) -> Generator[None, None, None]:
         """Offsets of a topic that is gone mean nothing, and must not be found if one of that name is made again. `done`
         when that is written down."""
         waiting = AllOf(done)
-        found = yield from self.groups.offsets.partitions_of_topics(names)
-        for group_id, partitions in found.items():
-            for first in range(0, len(partitions), OFFSETS_PER_STEP):
-                waiting.expect()
-                self._forget_offsets(group_id, partitions[first : first + OFFSETS_PER_STEP], waiting.told)
-                yield
+        shards = self.groups.shards
+        for partition in shards.loading():
+            waiting.expect()
+            shards.when_loaded(partition, lambda shard: self._work.begin(_forgetting(shard, names, waiting)))
+        for shard in shards.all():
+            yield from shard.forget_topics(names, waiting)
         waiting.told(None)
 
-    def _forget_offsets(self, group_id: str, partitions: list[TopicPartition], done: Done) -> None:
-        store = self.groups.offsets
+    # ── markers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-        def written(error: Exception | None) -> None:
-            if error is None:
-                store.forget(group_id, partitions)
-            done(error)
-
-        records = store.delete_records(group_id, partitions)
-        if records:
-            self._offsets.append(partition_for(group_id, self._offsets.partition_count), records, written)
-        else:
-            done(None)
-
-    def write_marker(self, marker: Marker, topic: str, index: int, done: Done) -> None:
+    def write_marker(self, end: TransactionEnd, topic: str, index: int, done: Done) -> None:
         """The end of a transaction in one partition, as somebody else decided it; `done` once it is durable."""
-        partitions = [(topic, index)]
-        self._write_markers(
-            marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.commit, partitions, done
-        )
+        self._markers.write(end, [(topic, index)], done)
 
-    def _write_markers(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int,
-        commit: bool,
-        partitions: list[tuple[str, int]],
-        done: Done,
-    ) -> None:
-        def written(error: Exception | None) -> None:
-            if error is None:
-                for topic, index in partitions:
-                    if topic == OFFSETS_TOPIC:
-                        self.groups.transaction_ended(producer_id, index, commit)
-            done(error)
 
-        self._markers.write(producer_id, producer_epoch, coordinator_epoch, commit, partitions, written)
+def epoch_is_committed(log: PartitionLog) -> bool:
+    """Whether all that was written before this broker began to lead is on every replica in sync: what is not may yet
+    be lost with this broker. Alone, it is at once."""
+    starts: Iterable[int] = (start for epoch, start in log.epochs.entries if epoch == log.leader_epoch)
+    return log.high_watermark >= next(iter(starts), log.end_offset)
+
+
+def _forgetting(shard: GroupShard | None, names: Container[str], waiting: AllOf) -> Steps:
+    """None: its groups are another broker's."""
+    if shard is not None:
+        for _ in shard.forget_topics(names, waiting):
+            yield FORGOTTEN_PER_STEP
+    waiting.told(None)
 
 
 def _group_settings(settings: BrokerSettings) -> GroupSettings:

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headrace.core.errors import HeadraceError
 from headrace.core.settings.broker import BrokerSettings
+from headrace.net.node_thread import NodeThread
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.core.clock import Clock
-
-STOP_S_MAX = 60.0
 
 Path = str | os.PathLike[str]
 
@@ -52,21 +51,24 @@ class Broker:
         # Checked now, so that a wrong setting fails where it was written.
         self._settings = BrokerSettings(host=host, port=port, **settings)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        self._running: NodeThread | None = None
+        self._running: NodeThread[Node] | None = None
         self._lock = threading.Lock()
 
     @property
     def bootstrap_servers(self) -> str:
         """host:port for a client's `bootstrap.servers`."""
-        host, port = self._settings.advertised(self.port, "127.0.0.1")
+        host, port = self._settings.advertised(self._running_node().ports, "127.0.0.1")
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     @property
     def port(self) -> int:
-        """The bound port."""
+        """The bound port; with several listeners, that of the first one."""
+        return self._running_node().port
+
+    def _running_node(self) -> "Node":
         if self._running is None:
             raise HeadraceError("the broker is not running, so it has no port; call start() or use it in a with")
-        return self._running.node.port
+        return self._running.node
 
     @property
     def data(self) -> str:
@@ -133,8 +135,8 @@ class Broker:
     ) -> None:
         await asyncio.shield(asyncio.to_thread(self.stop))
 
-    def _thread_for(self, settings: BrokerSettings) -> "NodeThread":
-        return NodeThread(settings)
+    def _thread_for(self, settings: BrokerSettings) -> "NodeThread[Node]":
+        return node_thread(settings)
 
     def _directories(self) -> tuple[str, ...]:
         if self._data is None:
@@ -151,57 +153,13 @@ class Broker:
             self._temporary = None
 
 
-class NodeThread:
-    """A node that is made, run and closed on one thread."""
+def node_thread(settings: BrokerSettings, clock: "Clock | None" = None) -> "NodeThread[Node]":
+    def make() -> "Node":
+        from headrace.broker.node import Node
 
-    def __init__(self, settings: BrokerSettings, clock: "Clock | None" = None) -> None:
-        self.node: Node
-        self._settings = settings
-        self._clock = clock
-        self._killed = False
-        self._opened = threading.Event()
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._live, name="headrace-broker", daemon=True)
+        return Node(settings) if clock is None else Node(settings, clock=clock)
 
-    def start_and_wait(self) -> None:
-        self._thread.start()
-        self._opened.wait()
-        if self._error is not None:
-            self._thread.join()
-            raise self._error
-
-    def kill_and_wait(self) -> None:
-        """As `kill -9`: what was only in memory is gone."""
-        self._killed = True
-        self.stop_and_wait()
-
-    def stop_and_wait(self) -> None:
-        self.node.stop()
-        self._thread.join(STOP_S_MAX)
-        if self._thread.is_alive():
-            raise HeadraceError(f"the broker did not stop within {STOP_S_MAX:g} s")
-        if self._error is not None:
-            raise self._error
-
-    def _live(self) -> None:
-        try:
-            from headrace.broker.node import Node
-
-            clock = self._clock
-            self.node = Node(self._settings) if clock is None else Node(self._settings, clock=clock)
-            try:
-                self.node.open()
-                self._opened.set()
-                self.node.run()
-            finally:
-                if self._killed:
-                    self.node.abandon()
-                else:
-                    self.node.close()
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._opened.set()
+    return NodeThread(make, "broker")
 
 
 def _check_names(settings: dict[str, Any]) -> None:

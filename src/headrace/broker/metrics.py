@@ -11,6 +11,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headrace.net.traffic import Traffic
+
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
@@ -58,15 +60,13 @@ class Histogram:
         return HistogramSnapshot(self.bounds, tuple(self.counts), self.total)
 
 
-class Metrics:
+class Metrics(Traffic):
     """The loop's counters. Bump them in place: `metrics.bytes_in += n`, `metrics.requests[api_key] += 1`."""
 
     __slots__ = (
         "api_names",
         "batches_appended",
         "bytes_appended",
-        "bytes_in",
-        "bytes_out",
         "connections_accepted",
         "connections_closed_by_garbage",
         "connections_closed_idle",
@@ -79,11 +79,10 @@ class Metrics:
     )
 
     def __init__(self, api_names: Mapping[int, str] | None = None) -> None:
+        super().__init__()
         self.api_names = api_names or {}
         self.requests = [0] * API_KEYS_MAX
         self.errors: dict[int, int] = {}  # by Kafka error code
-        self.bytes_in = 0
-        self.bytes_out = 0
         self.batches_appended = 0
         self.bytes_appended = 0
         self.connections_open = 0
@@ -142,6 +141,9 @@ FAMILIES: Final = {
     ),
     "connections_closed_idle": Family(
         "connections_idle", "counter", "Connections closed after connections.max.idle.ms of silence."
+    ),
+    "connections_by_software": Family(
+        "connections_by_software", "gauge", "Connections open now, by the name of the client's software.", ("software",)
     ),
     "connections_not_read": Family(
         "connections_not_read", "gauge", "Connections not read from, since clients take too much memory."

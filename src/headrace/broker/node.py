@@ -17,15 +17,23 @@ from headrace.broker.answer_cache import AnswerCache
 from headrace.broker.catalog import Catalog
 from headrace.broker.dynamic_settings import DynamicSettings
 from headrace.broker.fetch_sessions import FetchSessions
+from headrace.broker.handlers import NAMES
+from headrace.broker.handlers.fetch import FetchHandler
+from headrace.broker.handlers.produce import ProduceHandler
 from headrace.broker.metrics import Metrics
+from headrace.broker.partition import Partition
+from headrace.broker.parts import Parts
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.purgatory import Purgatory
+from headrace.broker.quotas import Quota, Throttle
+from headrace.broker.rights import Authorizer, Rights
 from headrace.broker.router import Router
 from headrace.broker.server import Server
 from headrace.broker.standalone import StandaloneController
 from headrace.broker.steps import finish
 from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.topics import Topics
+from headrace.broker.turn_clock import TurnClock
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import InvariantError
 from headrace.core.files import Disk, OpenFiles
@@ -55,7 +63,7 @@ WRITERS_MAX: Final = 4  # threads that copy large appends into the page cache
 DESCRIPTORS_WANTED: Final = 65_536
 END_S_MAX: Final = 0.005  # the end of a turn begins no further round after this long
 STOP_S_MAX: Final = 2.0  # a stop waits so long for what nobody was promised: another compression, a compaction
-LOGS_A_TURN: Final = 100  # that housekeeping looks at
+LOGS_PER_TURN: Final = 100  # that housekeeping looks at
 
 
 class Node:
@@ -67,19 +75,22 @@ class Node:
         disk: Disk | None = None,
         reactor: Reactor | None = None,
         workers: Callable[[str, int, Reactor], Workers] = Workers,
+        authorizer: Authorizer | None = None,
+        quota: Quota | None = None,
     ) -> None:
-        """Clock, disk, loop and threads may be passed in, so that a simulation decides what happens when."""
+        """Clock, disk, loop and threads may be passed in, so that a simulation decides what happens when. Without an
+        authorizer every client may do everything, without a quota nobody has to wait."""
         _raise_descriptor_limit()
         self.settings = settings
         self.clock: Clock = clock or SystemClock()
         self.disk = disk or Disk()
         self.metrics = Metrics()
+        self.rights = Rights(authorizer)
+        self.throttle = Throttle(quota)
         self.reactor = reactor or Reactor()
-        self.port = -1
+        self.ports: Mapping[str, int] = {}  # bound, by the listener's name
         self.cluster_id = ""
         self._closed = False
-        self._turn = -1.0
-        self._turn_ms = 0
         self._opened = False
         self._http: MetricsServer | None = None
         self._coordination: Coordination | None = None
@@ -106,7 +117,6 @@ class Node:
         )
         self.purgatory = Purgatory(self.reactor)
         self.fetch_sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots)
-        self.metadata_answers = AnswerCache()
         self.server = Server(settings, self.reactor, self.metrics)
 
     def open(self) -> None:
@@ -130,17 +140,19 @@ class Node:
         self.controller = StandaloneController(self.catalog, self.store, self.topics, self.cluster, self.settings)
         self.controller.load()
         self.store.flush_recovered()
+        self.topics.on_coordinated = self._coordinated
         self.controller.on_deleted = self._topics_deleted
         self.store.on_offline = self.controller.directory_failed
         self.producer_ids = ProducerIds(self.catalog.take_producer_ids)
         if any(self.topics.get(name) is not None for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)):
             _ = self.coordination  # there is something to load, and perhaps to finish
         finish(self._forget_topics(dict(self.catalog.deleted)))
-        self.router = Router(self)
-        self.metrics.api_names = self.router.names()
+        self.parts = self._parts()
+        self.router = self._router()
+        self.metrics.api_names = NAMES
         self.server.dispatch = self.router.dispatch
         self.server.metadata_bytes = self._group_bytes
-        self.port = self.server.listen()
+        self.ports = self.server.listen()
         self.cluster.apply(ImageDelta(brokers={settings.node_id: self._registration()}))
         self.reactor.end_of_turn.append(self._end_of_turn)
         self._start_loops()
@@ -149,6 +161,48 @@ class Node:
 
             self._http = MetricsServer(self, settings.metrics_host, settings.metrics_port)
             self._http.start()
+
+    def _parts(self) -> Parts:
+        """What handlers see of this broker."""
+        return Parts(
+            rights=self.rights,
+            clock=self.clock,
+            topics=self.topics,
+            cluster=self.cluster,
+            controller=self.controller,
+            store=self.store,
+            dynamic_settings=self.dynamic_settings,
+            producer_ids=self.producer_ids,
+            metadata_answers=AnswerCache(),
+            software=self.server.software,
+            coordinators=lambda: self.coordination,
+        )
+
+    def _router(self) -> Router:
+        topics, store, server, metrics = self.topics, self.store, self.server, self.metrics
+        produce = ProduceHandler(
+            topics,
+            store,
+            TurnClock(self.clock, self.reactor),
+            server,
+            metrics,
+            self.slow_workers,
+            lambda: self.coordination,
+            self.rights,
+            self.throttle,
+        )
+        fetch = FetchHandler(
+            topics,
+            store,
+            self.fetch_sessions,
+            self.purgatory,
+            server,
+            metrics,
+            self.settings.fetch_max_bytes,
+            self.rights,
+            self.throttle,
+        )
+        return Router(self.parts, produce, fetch, server, metrics, self.throttle)
 
     def _start_loops(self) -> None:
         settings, every, keeper = self.settings, self.reactor.every, self.housekeeping
@@ -183,21 +237,13 @@ class Node:
         logs = list(self.store.logs.values())
 
         def step(at: int) -> None:
-            work(logs[at : at + LOGS_A_TURN])
-            if at + LOGS_A_TURN < len(logs):
-                self.reactor.call_later(0, lambda: step(at + LOGS_A_TURN))
+            work(logs[at : at + LOGS_PER_TURN])
+            if at + LOGS_PER_TURN < len(logs):
+                self.reactor.call_later(0, lambda: step(at + LOGS_PER_TURN))
             else:
                 finish()
 
         step(0)
-
-    def turn_ms(self) -> int:
-        """The time of this turn: asked of the clock once, however many requests it serves."""
-        started = self.reactor.turn_started
-        if started != self._turn:
-            self._turn = started
-            self._turn_ms = self.clock.now_ms()
-        return self._turn_ms
 
     def _end_of_turn(self) -> None:
         writer, purgatory, server = self.writer, self.purgatory, self.server
@@ -237,12 +283,24 @@ class Node:
         if self._coordination is None:
             from headrace.broker.coordination import Coordination
 
-            made = Coordination(
-                self.settings, self.topics, self.controller, self.clock, self.reactor, self.producer_ids.next
+            self._coordination = Coordination(
+                self.settings,
+                self.topics,
+                self.controller,
+                self.clock,
+                self.reactor,
+                self.producer_ids.next,
+                is_serving=self.port >= 0,
             )
-            made.load()
-            self._coordination = made
+            self._coordination.start()
         return self._coordination
+
+    def _coordinated(self, partition: Partition, is_deleted: bool) -> None:
+        """A partition of an internal topic is led here from now on, or not any more."""
+        if self._coordination is not None:
+            self._coordination.follow(partition, is_deleted=is_deleted)
+        elif partition.led is not None and partition.led.end_offset and not is_deleted:
+            _ = self.coordination  # there is something to load, and perhaps to finish
 
     @property
     def groups(self) -> Groups:
@@ -266,10 +324,8 @@ class Node:
     def _registration(self) -> BrokerImage:
         """This broker, as others know it."""
         settings = self.settings
-        host, port = settings.advertised(self.port)
-        return BrokerImage(
-            id=settings.node_id, endpoints={"PLAINTEXT": Endpoint(host=host, port=port)}, rack=settings.broker_rack
-        )
+        endpoints = {name: Endpoint(host=host, port=port) for name, host, port in settings.told(self.ports)}
+        return BrokerImage(id=settings.node_id, endpoints=endpoints, rack=settings.broker_rack)
 
     def _topics_deleted(self, topics: Sequence[TopicImage]) -> Generator[None, None, None]:
         yield from self._forget_topics({topic.id: topic.name for topic in topics})
@@ -304,6 +360,11 @@ class Node:
         self.reactor.stop()
 
     @property
+    def port(self) -> int:
+        """That of the first listener; -1 before it is bound."""
+        return next(iter(self.ports.values()), -1)
+
+    @property
     def metrics_port(self) -> int:
         return self._http.port if self._http is not None else -1
 
@@ -328,7 +389,7 @@ class Node:
             found["open_files"] = len(self.files)
             if self._coordination is not None:
                 found.update(self._coordination.damage())
-            found.update(self.server.memory())
+            found.update(self.server.gauges())
             found["waiting_fetches"] = self.purgatory.count
             found["fetch_sessions"] = len(self.fetch_sessions)
             ready.set()

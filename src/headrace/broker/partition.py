@@ -58,11 +58,6 @@ class Partition:
     def name(self) -> str:
         return f"{self.topic}-{self.index}"
 
-    @property
-    def online(self) -> bool:
-        """Whether it has a leader, which can only be this broker."""
-        return self.led is not None
-
     # ── the gate ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def log_for(self, leader_epoch: int = NO_EPOCH) -> PartitionLog:
@@ -115,12 +110,17 @@ class Partition:
     def go_offline(self, epoch: int | None = None, replicas: tuple[int, ...] | None = None) -> None:
         """Its directory has failed. Those who wait for it are told."""
         self._leave(OFFLINE, epoch, replicas)
-        self.local = None
-        self.isr = ()
+        self._give_up_log()
 
     def go_elsewhere(self, epoch: int, replicas: tuple[int, ...]) -> None:
         """Other brokers have it. A copy that was here is no longer its."""
         self._leave(ELSEWHERE, epoch, replicas)
+        self._give_up_log()
+
+    def _give_up_log(self) -> None:
+        """A log that another one of this partition may replace tells it of nothing more."""
+        if self.local is not None:
+            self.local.on_high_watermark.remove(self.wake)
         self.local = None
         self.isr = ()
 

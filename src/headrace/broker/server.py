@@ -15,15 +15,20 @@ import resource
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from time import perf_counter
 from typing import Final
 
+from headrace.broker.client_session import ClientSession
+from headrace.broker.client_software import ClientSoftware
 from headrace.broker.connection import Connection
 from headrace.broker.metrics import Metrics
+from headrace.core.listeners import WILDCARDS, ListenerAddress
 from headrace.core.settings.broker import BrokerSettings
 from headrace.core.telemetry import event
 from headrace.net.listener import Listener
 from headrace.net.reactor import Reactor
+from headrace.net.transport import PlainTransport, Transport
 from headrace.protocol.framing import READ_BYTES_MAX, Chunk, ChunkPool
 
 CHOKED_BYTES_MIN: Final = 4 << 10  # that a connection which takes no memory may send while memory is short
@@ -44,6 +49,7 @@ class Server:
     def __init__(self, settings: BrokerSettings, reactor: Reactor, metrics: Metrics) -> None:
         self.reactor = reactor
         self.metrics = metrics
+        self.software = ClientSoftware()
         self.pool = ChunkPool()
         self.request_bytes_max = settings.socket_request_max_bytes
         self.in_flight_requests_max = settings.in_flight_requests_max
@@ -69,7 +75,7 @@ class Server:
         self._by_address: Counter[str] = Counter()
         self._parked: list[Connection] = []
         self._holders: dict[Connection, None] = {}  # who has such frames, oldest first
-        self._listener: Listener | None = None
+        self._listeners: dict[str, Listener] = {}  # by name
         self.use(settings)
 
     def use(self, settings: BrokerSettings) -> None:
@@ -81,21 +87,22 @@ class Server:
         self._count_room()
         self._idle_ticks_max = max(1, settings.connections_max_idle_ms // 1000)
 
-    def listen(self) -> int:
-        """Binds, and returns the port."""
+    def listen(self) -> Mapping[str, int]:
+        """Binds all listeners, and returns their ports by name."""
         settings = self._settings
-        self._listener = Listener(
-            self.reactor,
-            settings.host,
-            settings.port,
-            self._welcome,
-            backlog=settings.socket_listen_backlog_size,
-            receive_buffer_bytes=settings.socket_receive_buffer_bytes,
-        )
+        for each in settings.served():
+            self._listeners[each.name] = Listener(
+                self.reactor,
+                each.host,
+                each.port,
+                partial(self._welcome, each),
+                backlog=settings.socket_listen_backlog_size,
+                receive_buffer_bytes=settings.socket_receive_buffer_bytes,
+            )
         self.reactor.every(TICK_SECONDS, self._tick)
-        return self._listener.port
+        return {name: each.port for name, each in self._listeners.items()}
 
-    def _welcome(self, sock: socket.socket, address: tuple[str, int]) -> None:
+    def _welcome(self, listener: ListenerAddress, sock: socket.socket, address: tuple[str, int]) -> None:
         settings, metrics = self._settings, self.metrics
         host = address[0]
         if len(self._connections) >= self._connections_max:
@@ -109,18 +116,25 @@ class Server:
             event(logger, logging.WARNING, "connection refused: too many are open", peer=host, limit=refusal)
             sock.close()
             return
-        sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if settings.socket_send_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.socket_send_buffer_bytes)
-        self._by_address[host] += 1
-        metrics.connections_accepted += 1
-        self._connections.add(Connection(sock, f"{host}:{address[1]}", self))
-        metrics.connections_open = len(self._connections)
+        # Where every interface is listened on, only the socket knows by which one the client came in.
+        local_host = sock.getsockname()[0] if listener.host in WILDCARDS else listener.host
+        self.admit(PlainTransport(sock), ClientSession(f"{host}:{address[1]}", listener.name, local_host))
+
+    def admit(self, transport: Transport, session: ClientSession) -> Connection:
+        connection = Connection(transport, session, self)
+        self._by_address[session.host] += 1
+        self._connections.add(connection)
+        self.metrics.connections_accepted += 1
+        self.metrics.connections_open = len(self._connections)
+        return connection
 
     def forget(self, connection: Connection) -> None:
         self._connections.discard(connection)
-        host = connection.peer.rpartition(":")[0]
+        self.software.forget(connection.session)
+        host = connection.session.host
         self._by_address[host] -= 1
         if self._by_address[host] <= 0:
             del self._by_address[host]
@@ -184,8 +198,8 @@ class Server:
         if self.choked:
             self.relieved()
 
-    def memory(self) -> Mapping[str, object]:
-        """The budget as metrics."""
+    def gauges(self) -> Mapping[str, object]:
+        """The budget, and who is connected, as metrics."""
         return {
             "client_memory_bytes": {
                 ("requests_under_way",): self.in_flight_bytes,
@@ -193,6 +207,7 @@ class Server:
                 ("group_members",): self.group_bytes,
             },
             "connections_not_read": len(self._parked),
+            "connections_by_software": self.software.counts(),
         }
 
     def readable_bytes(self, connection: Connection) -> int:
@@ -295,6 +310,6 @@ class Server:
             connection.close()
 
     def stop_listening(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        for listener in self._listeners.values():
+            listener.close()
+        self._listeners.clear()

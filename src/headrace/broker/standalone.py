@@ -10,8 +10,10 @@ ZooKeeper's tree stands in the place of the catalog, and the elected controller 
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.broker import strays, topic_config
+from headrace.broker.assignment import check_replicas
 from headrace.broker.catalog import Catalog, TopicEntry
 from headrace.broker.steps import finish
 from headrace.broker.topic_names import INTERNAL, check_collision, check_name, folded
@@ -24,6 +26,10 @@ from headrace.protocol import error_codes
 from headrace.replication.cluster import Cluster
 from headrace.replication.image import NO_LEADER, ImageDelta, PartitionImage, TopicImage
 
+DEFAULT_FACTOR: Final = -1  # of a client that leaves the number of replicas to the controller
+
+Replicas = tuple[int, ...]  # the preferred leader first
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
@@ -31,9 +37,16 @@ class NewTopic:
 
     name: str
     id: uuid.UUID
-    partition_count: int
+    replicas: Sequence[Replicas]  # of each partition
     overrides: dict[str, str]
-    replication_factor: int = 1
+
+    @property
+    def partition_count(self) -> int:
+        return len(self.replicas)
+
+    @property
+    def replication_factor(self) -> int:
+        return len(self.replicas[0])
 
 
 class StandaloneController:
@@ -65,17 +78,32 @@ class StandaloneController:
 
     # ── changing ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def check_replication_factor(self, asked: int) -> None:
-        """-1 asks for the default, which is one replica here whatever default.replication.factor says: the start warned
-        of it."""
-        count = len(self._cluster.image.brokers)
-        if asked > count:
+    def placed(self, count: int, factor: int = DEFAULT_FACTOR) -> Sequence[Replicas]:
+        """Where so many new partitions go: here, each of them. The default is one replica whatever
+        default.replication.factor says: the start warned of it."""
+        if factor > 1:
             why = (
-                f"Unable to replicate the partition {asked} time(s): The target replication factor of"
-                f" {asked} cannot be reached because only {count} broker(s) are registered"
+                f"Unable to replicate the partition {factor} time(s): The target replication factor of"
+                f" {factor} cannot be reached because only 1 broker(s) are registered"
                 " or some brokers have all their log directories cordoned."
             )
             raise PeerError(error_codes.INVALID_REPLICATION_FACTOR, why)
+        return ((self._settings.node_id,),) * count
+
+    def assigned(self, manual: Sequence[Sequence[int]]) -> Sequence[Replicas]:
+        """The replicas of new partitions as a client assigns them. One that gives them to another broker is refused:
+        what is promised must be so after the next start, and the catalog keeps no replicas."""
+        me = self._settings.node_id
+        for broker_ids in manual:
+            check_replicas(broker_ids, self._cluster.image.brokers)
+            for other in broker_ids:
+                if other != me:
+                    why = f"includes broker {other}, but broker {me} is its own controller and keeps every partition"
+                    raise PeerError(
+                        error_codes.INVALID_REPLICA_ASSIGNMENT,
+                        f"The manual partition assignment {why}; assign each of them to broker {me} alone.",
+                    )
+        return [tuple(broker_ids) for broker_ids in manual]
 
     def plan(self, name: str, partition_count: int, overrides: Mapping[str, str | None]) -> NewTopic:
         """A new topic, checked and not yet made. Raises `PeerError` with Kafka's code and words."""
@@ -88,7 +116,7 @@ class StandaloneController:
         if partition_count <= 0:
             why = "Number of partitions was set to an invalid non-positive value."
             raise PeerError(error_codes.INVALID_PARTITIONS, why)
-        return NewTopic(name=name, id=_new_id(), partition_count=partition_count, overrides=checked)
+        return NewTopic(name=name, id=_new_id(), replicas=self.placed(partition_count), overrides=checked)
 
     def make(self, planned: Sequence[NewTopic]) -> list[Topic | PeerError]:
         return finish(self.make_in_steps(planned))

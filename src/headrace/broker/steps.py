@@ -18,7 +18,8 @@ from headrace.protocol.messages import Body, decode_request_in_steps, encode_res
 if TYPE_CHECKING:
     from headrace.broker.api import Api
     from headrace.broker.connection import Connection, Slot
-    from headrace.broker.node import Node
+    from headrace.broker.parts import Parts
+    from headrace.broker.router import Router
 
 STEPS_S: Final = 0.001  # of one request, in one turn
 REQUEST_BYTES_MIN: Final = 4 << 10  # a longer request is read in steps
@@ -93,14 +94,14 @@ def _items_left(body: Mapping[str, object], left: int) -> int:
     return left
 
 
-def reading(node: Node, api: Api, request: Request, data: bytes, at: int, meter: Meter) -> Work:
+def reading(parts: Parts, api: Api, request: Request, data: bytes, at: int, meter: Meter) -> Work:
     """A long request, from its bytes to its answer."""
     body = yield from decode_request_in_steps(request.api_key, request.version, data, at, meter)
     if api.from_body is not None:
         body = yield from api.from_body(body, request.version)
     request.body = body
     del data, body
-    answer = api.handle(node, request)
+    answer = api.handle(parts, request)
     if isinstance(answer, Later):
         return answer
     return (yield from writing(request, answer))
@@ -112,7 +113,8 @@ def writing(request: Request, answer: Body | Steps) -> Work:
         return body
     if isinstance(body, bytes):
         return framed(request.response(body))
-    made = yield from encode_response_in_steps(request.api_key, request.version, request.correlation_id, body)
+    api_key, version, throttle_ms = request.api_key, request.version, request.throttle_ms
+    made = yield from encode_response_in_steps(api_key, version, request.correlation_id, body, throttle_ms)
     return framed(made)
 
 
@@ -128,8 +130,8 @@ class InSteps:
         "_held_bytes",
         "_meter",
         "_must_end",
-        "_node",
         "_request",
+        "_router",
         "_slot",
         "_under_way_bytes",
         "_unread_bytes",
@@ -138,7 +140,7 @@ class InSteps:
 
     def __init__(
         self,
-        node: Node,
+        router: Router,
         connection: Connection,
         request: Request,
         work: Work,
@@ -148,7 +150,7 @@ class InSteps:
         meter: Meter | None = None,
         slot: Slot | None = None,
     ) -> None:
-        self._node = node
+        self._router = router
         self._connection = connection
         self._request = request
         self._work = work
@@ -164,9 +166,9 @@ class InSteps:
                 self._slot = self._connection.slot(barrier=True)
             if self._unread_bytes:
                 self._under_way_bytes = self._unread_bytes
-                self._node.server.begin(self._connection, self._under_way_bytes)
+                self._router.server.begin(self._connection, self._under_way_bytes)
             self._count()
-            self._node.reactor.call_soon(self._go_on)
+            self._router.reactor.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         if self._connection.closed and (not self._must_end or self._is_unread()):
@@ -183,7 +185,7 @@ class InSteps:
             return
         if not done:
             self._count()
-            self._node.reactor.call_soon(self._go_on)
+            self._router.reactor.call_soon(self._go_on)
 
     def _is_unread(self) -> bool:
         return self._unread_bytes > 0 and self._request.body is None
@@ -195,7 +197,7 @@ class InSteps:
             return
         if self._under_way_bytes and not self._is_unread():
             size, self._under_way_bytes = self._under_way_bytes, 0
-            self._node.server.end(self._connection, size)
+            self._router.server.end(self._connection, size)
         self._hold(2 * self._meter.bytes)
 
     def _hold(self, size: int) -> None:
@@ -203,12 +205,12 @@ class InSteps:
         if change:
             self._held_bytes = size
             self._connection.body_bytes += change
-            self._node.server.holds(self._connection, change)
+            self._router.server.holds(self._connection, change)
 
     def _let_go(self) -> None:
         if self._under_way_bytes:
             size, self._under_way_bytes = self._under_way_bytes, 0
-            self._node.server.end(self._connection, size)
+            self._router.server.end(self._connection, size)
         self._hold(0)
 
     def _run(self) -> bool:
@@ -228,7 +230,7 @@ class InSteps:
         slot, connection = self._slot, self._connection
         if isinstance(answer, Later):
             slot = slot if slot is not None else connection.slot(barrier=True)
-            answer.bind(self._request, slot, self._node.router.write_later)
+            answer.bind(self._request, slot, self._router.write_later)
         elif slot is not None:
             slot.answer([answer])
         else:

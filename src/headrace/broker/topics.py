@@ -7,7 +7,7 @@ others served in between; this module never decides which topics there are.
 
 import logging
 import uuid
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 
 from headrace.broker import topic_config
 from headrace.broker.partition import Partition
@@ -47,6 +47,9 @@ class Topics:
         self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self._wanted: dict[Partition, None] = {}  # those that belong here and have no log yet
         self._unwanted: list[tuple[Partition, PartitionLog]] = []
+        self._coordinated: list[tuple[Partition, bool]] = []  # of internal topics, changed by the delta at hand
+        # A partition of an internal topic has another role, or (True) is gone: told when a whole delta is followed.
+        self.on_coordinated: Callable[[Partition, bool], None] = lambda partition, is_deleted: None
         self.revision = 0  # another one after each change of a topic
         self.packs_anew = False  # some topic has a compression of its own
 
@@ -90,6 +93,13 @@ class Topics:
                 known.overrides = image.overrides
                 self._reconfigure(known)
             self._follow_partitions(known, image, old.partitions if old is not None else ())
+        self._tell_coordinators()
+
+    def _tell_coordinators(self) -> None:
+        """They may look at any topic at once: an open transaction is ended in all that took part in it."""
+        changed, self._coordinated = self._coordinated, []
+        for partition, is_deleted in changed:
+            self.on_coordinated(partition, is_deleted)
 
     def _follow_partitions(self, topic: Topic, image: TopicImage, before: tuple[PartitionImage, ...]) -> None:
         for index, now in enumerate(image.partitions):
@@ -118,6 +128,8 @@ class Topics:
             partition.lead(image.leader_epoch, image.isr, image.replicas)
         else:
             partition.follow(image.leader_epoch, image.replicas)
+        if partition.topic in INTERNAL:
+            self._coordinated.append((partition, False))
 
     def _add(self, topic: Topic) -> None:
         self.by_name[topic.name] = topic
@@ -130,6 +142,8 @@ class Topics:
             self._wanted.pop(partition, None)
             if partition.local is not None:
                 self._unwanted.append((partition, partition.local))
+            if topic.internal:
+                self._coordinated.append((partition, True))
 
     # ── logs ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -176,6 +190,7 @@ class Topics:
             return
         partition.attach(log)
         self._place(partition, image)
+        self._tell_coordinators()
 
     # ── settings ────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -9,11 +9,13 @@ from headrace.cli.tabling import print_json
 
 if TYPE_CHECKING:
     from headrace.cli.reaching import Reach
-    from headrace.client.wire import Connection
+    from headrace.client.wire import BrokerConnection
 
 
 @click.command(short_help="Which requests a broker serves.")
-@click.option("--broker", "broker_id", type=int, metavar="ID", help="Ask this one.  [default: the one that answers]")
+@click.option(
+    "--broker", "broker_id", type=int, metavar="ID", help="Id of the broker to ask.  [default: the one that answers]"
+)
 @broker_options
 def api_versions(broker_id: int | None, reach: "Reach", as_json: bool) -> None:
     """Which requests a broker serves, in which versions, and which of them Headrace's own tools would speak.
@@ -42,7 +44,7 @@ def api_versions(broker_id: int | None, reach: "Reach", as_json: bool) -> None:
     show(["key", "request", "versions", "spoken"], rows, right=[True, False, False, True])
 
 
-def rows_of(connection: "Connection") -> list[dict[str, Any]]:
+def rows_of(connection: "BrokerConnection") -> list[dict[str, Any]]:
     from headrace.protocol.messages import api_name, known_versions
 
     found = []

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.lazy_group import LazyGroup, Place
+from headrace.cli.lazy_group import CommandEntry, LazyGroup
 from headrace.cli.names import complete_group, complete_topic
 from headrace.cli.reaching import broker_options, setting_pairs
 from headrace.cli.tabling import ask, print_json, yes_option
@@ -13,13 +13,13 @@ from headrace.core.errors import OperatorError
 
 if TYPE_CHECKING:
     from headrace.cli.reaching import Reach
-    from headrace.client.cluster import Cluster
-    from headrace.client.topics import Setting
+    from headrace.client.cluster import ClusterClient
+    from headrace.client.topics import DescribedSetting
 
 COMMANDS = {
-    "show": Place("headrace.cli.config:show_command", "Settings that differ from the default, or all."),
-    "set": Place("headrace.cli.config:set_command", "Change settings."),
-    "unset": Place("headrace.cli.config:unset_command", "Back to the default."),
+    "show": CommandEntry("headrace.cli.config:show_command", "Settings that differ from the default, or all."),
+    "set": CommandEntry("headrace.cli.config:set_command", "Change settings."),
+    "unset": CommandEntry("headrace.cli.config:unset_command", "Back to the default."),
 }
 KINDS = {"topic": 2, "broker": 4, "group": 32}
 SOURCES = {
@@ -31,7 +31,6 @@ SOURCES = {
     6: "broker, logger",
     8: "group",
 }
-DEFAULT_SOURCE = 5
 ALL_BROKERS = "all"
 
 
@@ -53,8 +52,8 @@ def config() -> None:
 @click.command("show", short_help=COMMANDS["show"].help)
 @kind_argument
 @click.argument("name", required=False, shell_complete=_complete_name)
-@click.option("--all", "show_all", is_flag=True, help="Also those that have their default.")
-@click.option("--key", "keys", multiple=True, metavar="KEY", help="Only this one; may be given many times.")
+@click.option("--all", "show_all", is_flag=True, help="Also the settings that have their default.")
+@click.option("--key", "keys", multiple=True, metavar="KEY", help="Only this setting; may be given many times.")
 @broker_options
 def show_command(
     kind: str, name: str | None, show_all: bool, keys: tuple[str, ...], reach: "Reach", as_json: bool
@@ -74,11 +73,7 @@ def show_command(
         for key in keys:
             if key not in {each.name for each in settings}:
                 raise _unknown_key(key, settings)
-        found = [
-            each
-            for each in sorted(settings)
-            if (each.name in keys if keys else show_all or each.source != DEFAULT_SOURCE)
-        ]
+        found = [each for each in sorted(settings) if (each.name in keys if keys else show_all or not each.is_default)]
         if as_json:
             print_json([_content(each) for each in found])
             return
@@ -139,7 +134,7 @@ def unset_command(kind: str, name: str, keys: tuple[str, ...], yes: bool, reach:
             click.echo(f"{kind} {subject}: {', '.join(keys)} as by default")
 
 
-def _subject(cluster: "Cluster", kind: str, name: str | None) -> str:
+def _subject(cluster: "ClusterClient", kind: str, name: str | None) -> str:
     from headrace.cli.names import check_topics
 
     if kind == "broker":
@@ -163,7 +158,7 @@ def _resource(kind: str, subject: str) -> str:
     return "" if kind == "broker" and subject == ALL_BROKERS else subject
 
 
-def _settings(cluster: "Cluster", kind: str, subject: str) -> "list[Setting]":
+def _settings(cluster: "ClusterClient", kind: str, subject: str) -> "list[DescribedSetting]":
     from headrace.client.topics import describe_configs
 
     resource = _resource(kind, subject)
@@ -171,7 +166,7 @@ def _settings(cluster: "Cluster", kind: str, subject: str) -> "list[Setting]":
     return describe_configs(cluster, KINDS[kind], resource, node)
 
 
-def _change(cluster: "Cluster", kind: str, subject: str, changes: dict[str, str], unset: tuple[str, ...]) -> None:
+def _change(cluster: "ClusterClient", kind: str, subject: str, changes: dict[str, str], unset: tuple[str, ...]) -> None:
     from headrace.client.errors import KafkaError
     from headrace.client.topic_admin import change_settings
 
@@ -185,13 +180,13 @@ def _change(cluster: "Cluster", kind: str, subject: str, changes: dict[str, str]
         raise OperatorError(f"{kind} {subject}: {str(error).rstrip('.')}") from error
 
 
-def _unknown_key(key: str, settings: "list[Setting]") -> OperatorError:
+def _unknown_key(key: str, settings: "list[DescribedSetting]") -> OperatorError:
     near = difflib.get_close_matches(key, [each.name for each in settings], n=1)
     hint = f"did you mean {near[0]}?" if near else "`headrace config show … --all` lists all"
     return OperatorError(f"{key} is not a setting here; {hint}")
 
 
-def _content(setting: "Setting") -> dict[str, Any]:
+def _content(setting: "DescribedSetting") -> dict[str, Any]:
     return {
         "name": setting.name,
         "value": setting.value,
@@ -201,9 +196,9 @@ def _content(setting: "Setting") -> dict[str, Any]:
     }
 
 
-def _value(setting: "Setting") -> str | None:
+def _value(setting: "DescribedSetting") -> str | None:
     return "(hidden)" if setting.sensitive else setting.value
 
 
-def _source(setting: "Setting") -> str:
+def _source(setting: "DescribedSetting") -> str:
     return SOURCES.get(setting.source, f"source {setting.source}")

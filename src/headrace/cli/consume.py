@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,9 @@ from headrace.client.moments import HELP, METAVAR
 if TYPE_CHECKING:
     from headrace.cli.reaching import Reach
     from headrace.cli.records.reading import ReadPlan
-    from headrace.cli.records.view import Shown
-    from headrace.client.cluster import Cluster
-    from headrace.client.offsets import Place
+    from headrace.cli.records.view import ShownRecord
+    from headrace.client.cluster import ClusterClient
+    from headrace.client.offsets import PartitionName
 
 FORMATS = ("pretty", "json", "raw")
 
@@ -29,9 +30,7 @@ FORMATS = ("pretty", "json", "raw")
     metavar=METAVAR,
     help=f"Where to begin: beginning, end, {HELP}.  [default: beginning; with --follow the end]",
 )
-@click.option(
-    "--to", "stop", metavar="OFFSET|TIME", help="Where to end, exclusive.  [default: the end that there is now]"
-)
+@click.option("--to", "stop", metavar="OFFSET|TIME", help="Where to end, exclusive.  [default: the present end]")
 @click.option(
     "--partition",
     "-p",
@@ -39,13 +38,11 @@ FORMATS = ("pretty", "json", "raw")
     type=click.IntRange(0),
     multiple=True,
     metavar="N",
-    help="Only this one; may be given many times.",
+    help="Only this partition; may be given many times.",
 )
-@click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until Ctrl-C.")
-@click.option(
-    "--limit", "-n", type=click.IntRange(1), metavar="N", help="Stop after N records (of those that are wanted)."
-)
-@click.option("--timeout", type=click.FloatRange(0), metavar="S", help="Stop when nothing came for so long.")
+@click.option("--follow", "-f", is_flag=True, help="Follow new records until Ctrl-C.")
+@click.option("--limit", "-n", type=click.IntRange(1), metavar="N", help="Stop after N matching records.")
+@click.option("--timeout", type=click.FloatRange(0), metavar="S", help="Stop after this long without a record.")
 @click.option("--key", metavar="TEXT", help="Only records with this key.")
 @click.option("--where", "expression", metavar="EXPR", help="Only records for which EXPR holds; see below.")
 @click.option("--format", "form", type=click.Choice(FORMATS), help="[default: pretty on a terminal, raw into a pipe]")
@@ -131,11 +128,11 @@ def consume(
         sys.exit(EXIT_SHORT)
 
 
-def record_test(key: str | None, expression: str | None) -> "Callable[[Shown], bool] | None":
+def record_test(key: str | None, expression: str | None) -> "Callable[[ShownRecord], bool] | None":
     from headrace.cli.records.filter import FilterError, parse_filter
     from headrace.cli.records.view import FilterView
 
-    tests: list[Callable[[Shown], bool]] = []
+    tests: list[Callable[[ShownRecord], bool]] = []
     if key is not None:
         data = key.encode()
         tests.append(lambda record: record.key == data)
@@ -162,7 +159,7 @@ def _plan(
     timeout: float | None,
     group: str | None,
     uncommitted: bool,
-    wanted: "Callable[[Shown], bool] | None",
+    wanted: "Callable[[ShownRecord], bool] | None",
 ) -> "ReadPlan":
     from headrace.cli.names import chosen_topics
     from headrace.cli.records.reading import ReadPlan
@@ -177,6 +174,15 @@ def _plan(
     with reach.cluster() as cluster:
         missing = _missing(cluster, topics) if follow else []
         names = chosen_topics(cluster, [name for name in topics if name not in missing])
+        plan = ReadPlan(
+            topics=(*names, *missing),
+            missing=tuple(missing),
+            follow=follow,
+            limit=limit,
+            quiet_s_max=timeout,
+            uncommitted=uncommitted,
+            wanted=wanted,
+        )
         if group is not None:
             if partitions or stop is not None or first.kind not in ("beginning", "end"):
                 raise click.UsageError(
@@ -184,37 +190,16 @@ def _plan(
                     "as beginning or end; `headrace group reset` moves a group"
                 )
             reset = "latest" if start is not None and first.kind == "end" else "earliest"
-            return ReadPlan(
-                topics=(*names, *missing),
-                missing=tuple(missing),
-                group=group,
-                group_from=reset,
-                follow=follow,
-                limit=limit,
-                quiet_s_max=timeout,
-                uncommitted=uncommitted,
-                wanted=wanted,
-            )
+            return replace(plan, group=group, group_from=reset)
         places = _places(cluster, names, partitions)
         starts = resolved(cluster, places, first)
         ends = None
         if not follow:
             ends = resolved(cluster, places, last or parse_moment("end", now))
-        return ReadPlan(
-            topics=(*names, *missing),
-            missing=tuple(missing),
-            partitions=partitions,
-            starts=starts,
-            ends=ends,
-            follow=follow,
-            limit=limit,
-            quiet_s_max=timeout,
-            uncommitted=uncommitted,
-            wanted=wanted,
-        )
+        return replace(plan, partitions=partitions, starts=starts, ends=ends)
 
 
-def _missing(cluster: "Cluster", names: tuple[str, ...]) -> list[str]:
+def _missing(cluster: "ClusterClient", names: tuple[str, ...]) -> list[str]:
     """Topics that do not exist yet, and are waited for: to follow one is to expect what is still to come."""
     from headrace.cli.names import is_pattern, near_name
     from headrace.client.topics import topic_names
@@ -228,7 +213,7 @@ def _missing(cluster: "Cluster", names: tuple[str, ...]) -> list[str]:
     return missing
 
 
-def _places(cluster: "Cluster", names: list[str], partitions: tuple[int, ...]) -> "list[Place]":
+def _places(cluster: "ClusterClient", names: list[str], partitions: tuple[int, ...]) -> "list[PartitionName]":
     from headrace.cli.records.reading import no_partition
     from headrace.client.offsets import leaders
 

@@ -1,4 +1,4 @@
-"""`headrace doctor`: what is wrong on this machine, a line each, with the command that fixes it."""
+"""`headrace doctor`: what is wrong on this machine, one line per fault, with the command that fixes it."""
 
 import sys
 from dataclasses import asdict
@@ -54,7 +54,7 @@ def _machine(port: int, data: str) -> "list[Finding]":
     import tempfile
 
     from headrace.core import machine, machine_checks
-    from headrace.streaming.cache import cache_directory
+    from headrace.core.cache_directory import cache_directory
 
     cache, scratch = machine.disk(cache_directory()), machine.disk(tempfile.gettempdir())
     return [

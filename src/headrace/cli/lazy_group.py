@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 
-class Place(NamedTuple):
+class CommandEntry(NamedTuple):
     """Where a command is (`module:attribute`), its line in the group's help, and the heading it stands under."""
 
     where: str
@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
 
 class LazyGroup(click.Group):
-    def __init__(self, *args: Any, places: Mapping[str, Place], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, places: Mapping[str, CommandEntry], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.places = places
 

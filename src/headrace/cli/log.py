@@ -12,7 +12,7 @@ from headrace.cli.lazy_group import LazyGroup
 
 if TYPE_CHECKING:
     from headrace.core.files import Disk
-    from headrace.log.checking import CheckedDirectory, Finding
+    from headrace.log.checking import CheckedDirectory, LogFinding
 
 _directories = click.argument(
     "directories", nargs=-1, required=True, metavar="DIR...", type=click.Path(exists=True, file_okay=False)
@@ -50,7 +50,7 @@ def check(directories: tuple[str, ...], as_json: bool) -> None:
 
 @log.command(short_help="Repair what is damaged, with the least loss.")
 @_directories
-@click.option("--dry-run", "dry_run", is_flag=True, help="Print what would be done.")
+@click.option("--dry-run", "dry_run", is_flag=True, help="Print what would be done, and change nothing.")
 @click.option("--execute", is_flag=True, help="Do it.")
 @_json
 def repair(directories: tuple[str, ...], dry_run: bool, execute: bool, as_json: bool) -> None:
@@ -83,7 +83,7 @@ def repair(directories: tuple[str, ...], dry_run: bool, execute: bool, as_json: 
     sys.exit(1 if left else 0)
 
 
-def _execute(found: "list[CheckedDirectory]", disk: "Disk") -> "tuple[list[str], list[Finding]]":
+def _execute(found: "list[CheckedDirectory]", disk: "Disk") -> "tuple[list[str], list[LogFinding]]":
     """Repairs, and checks again."""
     import time
 
@@ -132,7 +132,7 @@ def _check_journal(directory: "CheckedDirectory", disk: "Disk") -> None:
     from headrace.broker.catalog import JOURNAL_NAME
     from headrace.broker.journal import Journal
     from headrace.core.errors import OperatorError
-    from headrace.log.checking import Finding
+    from headrace.log.checking import LogFinding
 
     path = os.path.join(directory.path, JOURNAL_NAME)
     journal = Journal([directory.path], JOURNAL_NAME, disk, list)
@@ -140,12 +140,12 @@ def _check_journal(directory: "CheckedDirectory", disk: "Disk") -> None:
         if os.path.exists(path):
             journal.load()
     except OperatorError as error:
-        directory.findings.append(Finding(path=path, what=str(error).removeprefix(path).lstrip(":, "), action=""))
+        directory.findings.append(LogFinding(path=path, what=str(error).removeprefix(path).lstrip(":, "), action=""))
     finally:
         journal.close()
 
 
-def _print(found: "list[CheckedDirectory]", findings: "list[Finding]") -> None:
+def _print(found: "list[CheckedDirectory]", findings: "list[LogFinding]") -> None:
     for finding in findings:
         click.echo(finding.line)
     partitions = [partition for directory in found for partition in directory.partitions]
@@ -154,7 +154,7 @@ def _print(found: "list[CheckedDirectory]", findings: "list[Finding]") -> None:
     click.echo(text, err=bool(findings))
 
 
-def _print_json(found: "list[CheckedDirectory]", findings: "list[Finding]", aside: list[str]) -> None:
+def _print_json(found: "list[CheckedDirectory]", findings: "list[LogFinding]", aside: list[str]) -> None:
     import json
 
     document: dict[str, Any] = {

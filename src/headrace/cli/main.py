@@ -6,29 +6,43 @@ import sys
 import click
 
 from headrace import __version__
-from headrace.cli.lazy_group import Place, RootGroup
+from headrace.cli.lazy_group import CommandEntry, RootGroup
 
 SERVE, LOOK, RECORDS, DATA = "Brokers", "Topics and groups", "Records", "Pipelines and tables"
 COMMANDS = {
-    "up": Place("headrace.cli.up:up", "Start one broker, with nothing to configure.", SERVE),
-    "broker": Place("headrace.cli.broker:broker", "Start one broker from Kafka's own configuration file.", SERVE),
-    "keeper": Place("headrace.cli.keeper:keeper", "Start one keeper, for ZooKeeper's clients.", SERVE),
-    "cluster": Place("headrace.cli.cluster:cluster", "The brokers, and what each of them holds.", SERVE),
-    "api-versions": Place("headrace.cli.api_versions:api_versions", "Which requests a broker serves.", SERVE),
-    "log": Place("headrace.cli.log:log", "Check and repair the files of a stopped broker.", SERVE),
-    "doctor": Place("headrace.cli.doctor:doctor", "What is wrong on this machine, and how to fix it.", SERVE),
-    "topic": Place("headrace.cli.topic.command:topic", "List, create, describe, alter, delete, copy, tail.", LOOK),
-    "group": Place("headrace.cli.group.command:group", "Consumer groups: list, describe, lag, reset, delete.", LOOK),
-    "config": Place("headrace.cli.config:config", "Settings of topics, brokers and groups.", LOOK),
-    "top": Place("headrace.cli.top.command:top", "Everything at a glance, live on the whole screen.", LOOK),
-    "produce": Place("headrace.cli.produce:produce", "Send lines, JSON or files to a topic.", RECORDS),
-    "consume": Place("headrace.cli.consume:consume", "Print, filter and follow the records of a topic.", RECORDS),
-    "bench": Place("headrace.cli.bench.command:bench", "How fast it is: produce, consume, latency.", RECORDS),
-    "pipeline": Place("headrace.cli.pipeline.command:pipeline", "Run, replay and cut over pipelines.", DATA),
-    "table": Place("headrace.cli.table.command:table", "Query tables, follow their history, compare them.", DATA),
-    "pyspark": Place("headrace.cli.spark_tools:pyspark", "A PySpark shell with Delta and Kafka ready.", DATA),
-    "spark-submit": Place("headrace.cli.spark_tools:spark_submit", "Run a Spark program, with the same ready.", DATA),
-    "completion": Place("headrace.cli.completion:completion", "Completion of commands by the shell.", "Else"),
+    "up": CommandEntry("headrace.cli.up:up", "Start one broker, with nothing to configure.", SERVE),
+    "broker": CommandEntry(
+        "headrace.cli.broker:broker", "Start one broker from Kafka's own configuration file.", SERVE
+    ),
+    "keeper": CommandEntry(
+        "headrace.cli.keeper.command:keeper", "Start one keeper, for ZooKeeper's clients; look into one.", SERVE
+    ),
+    "cluster": CommandEntry("headrace.cli.cluster:cluster", "The brokers, and what each of them holds.", SERVE),
+    "api-versions": CommandEntry("headrace.cli.api_versions:api_versions", "Which requests a broker serves.", SERVE),
+    "log": CommandEntry("headrace.cli.log:log", "Check and repair the files of a stopped broker.", SERVE),
+    "doctor": CommandEntry("headrace.cli.doctor:doctor", "What is wrong on this machine, and how to fix it.", SERVE),
+    "topic": CommandEntry(
+        "headrace.cli.topic.command:topic", "List, create, describe, alter, delete, copy, tail.", LOOK
+    ),
+    "group": CommandEntry(
+        "headrace.cli.group.command:group", "Consumer groups: list, describe, lag, reset, delete.", LOOK
+    ),
+    "config": CommandEntry("headrace.cli.config:config", "Settings of topics, brokers and groups.", LOOK),
+    "top": CommandEntry("headrace.cli.top.command:top", "Everything at a glance, live on the whole screen.", LOOK),
+    "produce": CommandEntry("headrace.cli.produce:produce", "Send lines, JSON or files to a topic.", RECORDS),
+    "consume": CommandEntry(
+        "headrace.cli.consume:consume", "Print, filter and follow the records of a topic.", RECORDS
+    ),
+    "bench": CommandEntry("headrace.cli.bench.command:bench", "How fast it is: produce, consume, latency.", RECORDS),
+    "pipeline": CommandEntry("headrace.cli.pipeline.command:pipeline", "Run, replay and cut over pipelines.", DATA),
+    "table": CommandEntry(
+        "headrace.cli.table.command:table", "Query tables, follow their history, compare them.", DATA
+    ),
+    "pyspark": CommandEntry("headrace.cli.spark_tools:pyspark", "A PySpark shell with Delta and Kafka ready.", DATA),
+    "spark-submit": CommandEntry(
+        "headrace.cli.spark_tools:spark_submit", "Run a Spark program, with the same ready.", DATA
+    ),
+    "completion": CommandEntry("headrace.cli.completion:completion", "Completion of commands by the shell.", "Else"),
 }
 
 

@@ -10,7 +10,7 @@ import click
 from headrace.core.errors import OperatorError
 
 if TYPE_CHECKING:
-    from headrace.client.cluster import Cluster
+    from headrace.client.cluster import ClusterClient
 
 COMPLETION_MS_MAX = 1_000
 _WILD = frozenset("*?[")
@@ -32,7 +32,9 @@ def is_pattern(name: str) -> bool:
     return bool(_WILD & set(name))
 
 
-def check_topics(cluster: "Cluster", names: Sequence[str], remedy: str = "`headrace topic list` shows all") -> None:
+def check_topics(
+    cluster: "ClusterClient", names: Sequence[str], remedy: str = "`headrace topic list` shows all"
+) -> None:
     from headrace.client.topics import topic_names
 
     known = topic_names(cluster)
@@ -41,14 +43,14 @@ def check_topics(cluster: "Cluster", names: Sequence[str], remedy: str = "`headr
             raise missing_name("topic", name, known, remedy)
 
 
-def chosen_topics(cluster: "Cluster", given: Sequence[str], *, missing_ok: bool = False) -> list[str]:
+def chosen_topics(cluster: "ClusterClient", given: Sequence[str], *, missing_ok: bool = False) -> list[str]:
     """Names, and patterns such as `test-*`, as the names of topics that exist."""
     from headrace.client.topics import topic_names
 
     return _chosen("topic", topic_names(cluster), given, "`headrace topic list` shows all", missing_ok)
 
 
-def chosen_groups(cluster: "Cluster", given: Sequence[str], *, missing_ok: bool = False) -> list[str]:
+def chosen_groups(cluster: "ClusterClient", given: Sequence[str], *, missing_ok: bool = False) -> list[str]:
     from headrace.client.groups import list_groups
 
     known = [each.group for each in list_groups(cluster)]
@@ -102,4 +104,4 @@ def _completed(ctx: click.Context, incomplete: str, ask: "Ask") -> list[str]:
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Ask = Callable[[Cluster], list[str]]
+    Ask = Callable[[ClusterClient], list[str]]

@@ -36,7 +36,7 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
     "`consume --json` prints it. file: each file is one value.",
 )
 @click.option("--key", "-k", metavar="TEXT", help="The key of every record.")
-@click.option("--key-separator", metavar="TEXT", help="With lines: the key stands before it, the value after it.")
+@click.option("--key-separator", metavar="TEXT", help="With lines: the text between key and value.")
 @click.option("--key-field", metavar="PATH", help="With json: the field that is the key, such as customer.id.")
 @click.option(
     "--header",
@@ -46,8 +46,12 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
     multiple=True,
     help="A header of every record; may be given many times.",
 )
-@click.option("--partition", "-p", type=click.IntRange(0), metavar="N", help="Into this one.  [default: by key]")
-@click.option("--empty-is-null", is_flag=True, help="An empty value is none: in a compacted topic it deletes the key.")
+@click.option(
+    "--partition", "-p", type=click.IntRange(0), metavar="N", help="Partition to write to.  [default: chosen by key]"
+)
+@click.option(
+    "--empty-is-null", is_flag=True, help="Send an empty value as null: in a compacted topic it deletes the key."
+)
 @click.option("--compression", type=click.Choice(COMPRESSIONS), default="none", show_default=True)
 @click.option("--acks", type=click.Choice(("all", "1", "0")), default="all", show_default=True)
 @click.option(
@@ -119,7 +123,7 @@ def produce(
 
     interactive = sys.stdin.isatty() and (not files or "-" in files)
     if interactive:
-        click.echo("type one record a line; Ctrl-D ends", err=True)
+        click.echo("type one record per line; Ctrl-D ends", err=True)
     began = time.monotonic()
     settings = {"acks": acks, "compression.type": compression}
     with (

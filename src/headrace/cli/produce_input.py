@@ -156,7 +156,7 @@ def parse_record(form: InputFormat, line: bytes, source: str, number: int) -> Ou
         made = [*form.headers, *(pair for name, value in headers.items() for pair in _header(name, value))]
         value = _field(content, "value")
     except ValueError as error:
-        raise OperatorError(f"{source}:{number}: {error}; base64 is wanted") from None
+        raise OperatorError(f"{source}:{number}: {error}; base64 is expected") from None
     return Outgoing(
         value,
         form.key if key is None else key,

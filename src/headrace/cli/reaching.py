@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.tabling import debug_option, json_option, one_line_errors
+from headrace.cli.failing import one_line_errors
+from headrace.cli.tabling import debug_option, json_option
 
 if TYPE_CHECKING:
-    from headrace.client.cluster import Cluster
+    from headrace.client.cluster import ClusterClient
 
 CONNECT_MS_MAX = 2_000  # for the first broker to take a connection; then one line says that none did
 REQUEST_MS_MAX = 15_000
@@ -30,14 +31,14 @@ class Reach:
     bootstrap: str
     properties: Mapping[str, str] = field(default_factory=dict)
 
-    def cluster(self) -> "Cluster":
-        from headrace.client.cluster import Cluster
+    def cluster(self) -> "ClusterClient":
+        from headrace.client.cluster import ClusterClient
         from headrace.client.errors import AddressError, ClientError
         from headrace.core.errors import OperatorError
 
         waits = {"default.api.timeout.ms": str(CONNECT_MS_MAX), "request.timeout.ms": str(REQUEST_MS_MAX)}
         try:
-            return Cluster(self.bootstrap, {"client.id": "headrace", **waits, **self.properties})
+            return ClusterClient(self.bootstrap, {"client.id": "headrace", **waits, **self.properties})
         except AddressError:
             raise click.UsageError(f"--bootstrap {self.bootstrap!r}: write HOST:PORT, such as 127.0.0.1:9092") from None
         except ClientError as error:
@@ -66,7 +67,7 @@ client_option = click.option(
     help="Settings of the client (TLS, SASL, …) as Kafka's .properties; also $HEADRACE_CLIENT.",
 )
 setting_option = click.option(
-    "-X", "pairs", metavar="KEY=VALUE", multiple=True, help="One such setting; may be given many times."
+    "-X", "pairs", metavar="KEY=VALUE", multiple=True, help="One setting of the client; may be given many times."
 )
 
 

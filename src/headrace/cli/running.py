@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import click
 
 from headrace import __version__
+from headrace.cli.failing import one_line_errors
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
-    from headrace.core.settings.broker import BrokerSettings, Given
+    from headrace.core.settings.broker import BrokerSettings, GivenSetting
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 GARBAGE_THRESHOLD = 20_000
+SWITCH_INTERVAL_S = 0.0005  # Python's own is ten times as long
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -48,7 +50,7 @@ def logging_options(command: _Command) -> _Command:
     return command
 
 
-def setting_flags(flag: str, pairs: Sequence[str]) -> "list[Given]":
+def setting_flags(flag: str, pairs: Sequence[str]) -> "list[GivenSetting]":
     """The `key=value` arguments of a flag; one that is neither is a usage error."""
     from headrace.core.errors import OperatorError
     from headrace.core.settings.broker import flags_source
@@ -69,7 +71,7 @@ class Stoppable(Protocol):
         """Calls `heard` on the loop whenever the descriptor can be read."""
 
 
-class Runner:
+class ServerRun:
     def read(self, path: str) -> str:
         from headrace.core.properties import read_text
 
@@ -78,7 +80,7 @@ class Runner:
     def serve(
         self,
         *,
-        flags: "Sequence[Given]" = (),
+        flags: "Sequence[GivenSetting]" = (),
         values: Mapping[str, Any] | None = None,
         properties: str = "",
         source: str = "",
@@ -103,6 +105,9 @@ class Runner:
                 # need not look at the one, nor often at the other.
                 gc.freeze()
                 gc.set_threshold(GARBAGE_THRESHOLD)
+                # A thread that computes (removes many files, encodes checkpoints) keeps the loop waiting so long, each
+                # time that the loop comes back from a system call.
+                sys.setswitchinterval(SWITCH_INTERVAL_S)
                 node.run()
             finally:
                 node.close()
@@ -157,25 +162,11 @@ def _drain(pipe: int) -> None:
 
 
 @contextmanager
-def run(log_level: str, log_format: str, debug: bool) -> Iterator[Runner]:
+def run(log_level: str, log_format: str, debug: bool) -> Iterator[ServerRun]:
     """Turns every way to fail into one line and an exit code."""
-    from headrace.core.errors import HeadraceError
     from headrace.core.telemetry import configure_logging
 
     configure_logging("debug" if debug else log_level, json=log_format == "json")
-    try:
-        yield Runner()
-    except (click.ClickException, click.exceptions.Exit):
-        raise
-    except KeyboardInterrupt:
-        click.echo("headrace: stopped before all was closed; the next start checks the last segments", err=True)
-        sys.exit(130)
-    except Exception as error:
-        if debug:
-            raise
-        if isinstance(error, HeadraceError):
-            click.echo(f"headrace: {error}", err=True)
-        else:
-            what = f"{type(error).__name__}: {error}"
-            click.echo(f"headrace: unexpected {what}; run it with --debug to see where, and report it", err=True)
-        sys.exit(1)
+    stopped = "stopped before all was closed; the next start checks the last segments"
+    with one_line_errors(debug, stopped=stopped):
+        yield ServerRun()

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.tabling import debug_option, one_line_errors
+from headrace.cli.failing import one_line_errors
+from headrace.cli.tabling import debug_option
 
 if TYPE_CHECKING:
     from headrace.streaming.spark_tools import Tool

@@ -1,17 +1,15 @@
 """What the `headrace table` commands have in common: options, one-line errors, JSON, questions."""
 
 import json
-import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
-    from headrace.tables.resolving import Place, Resolver
+    from headrace.tables.resolving import Resolver, TableLocation
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -39,35 +37,6 @@ def common_options(command: _Command) -> _Command:
     return command
 
 
-@contextmanager
-def one_line_errors(debug: bool) -> Iterator[None]:
-    """Whatever goes wrong is one line on stderr and exit code 1."""
-    from headrace.core.errors import HeadraceError
-
-    try:
-        yield
-    except (click.ClickException, click.exceptions.Exit, click.Abort):
-        raise
-    except BrokenPipeError:
-        # Whoever read the output has seen enough; Python must not complain about that when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except KeyboardInterrupt:
-        click.echo("headrace: stopped", err=True)
-        sys.exit(130)
-    except Exception as error:
-        if debug:
-            raise
-        if isinstance(error, HeadraceError):
-            click.echo(f"headrace: {error}", err=True)
-        elif isinstance(error, OSError):
-            click.echo(f"headrace: {error.filename or 'disk'}: {(error.strerror or str(error)).lower()}", err=True)
-        else:
-            what = f"{type(error).__name__}: {error}"
-            click.echo(f"headrace: unexpected {what}; run it with --debug to see where, and report it", err=True)
-        sys.exit(1)
-
-
 def time_given(at: str | None) -> datetime | None:
     from headrace.core.times import parse_time
 
@@ -86,7 +55,7 @@ def resolver_for(tables_dir: str, at: datetime | None = None) -> "Resolver":
     return resolver
 
 
-def whose(place: "Place") -> str:
+def whose(place: "TableLocation") -> str:
     """`shop v2`, or `-` for a table that no pipeline made."""
     return f"{place.pipeline} v{place.version}" if place.pipeline else "-"
 
@@ -101,7 +70,7 @@ def ask(question: str, yes: bool) -> None:
         click.echo(err=True)
         if sys.stdin.isatty():
             raise
-        raise click.UsageError("nobody is there to answer; add --yes") from None
+        raise click.UsageError("there is no terminal to ask on; add --yes") from None
     if not answer:
         click.echo("nothing was changed", err=True)
         raise click.exceptions.Exit(1)

@@ -1,6 +1,6 @@
 """The brokers as a tool sees them: whom to ask what, and how long to go on asking.
 
-What the tools that administer a cluster share. It caches one connection a broker and never anything about topics
+What the tools that administer a cluster share. It caches one connection per broker and never anything about topics
 or groups: a tool lives for one command.
 """
 
@@ -10,37 +10,58 @@ from typing import Any, NamedTuple, TypeVar
 
 from headrace.client.addresses import connect, parse_addresses, wait_s_of
 from headrace.client.errors import ClientError, KafkaError, check
-from headrace.client.wire import REQUEST_S_MAX, Connection
+from headrace.client.wire import REQUEST_S_MAX, BrokerConnection
+from headrace.protocol.api_keys import FIND_COORDINATOR, METADATA
+from headrace.protocol.error_codes import (
+    CONCURRENT_TRANSACTIONS,
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
+    LEADER_NOT_AVAILABLE,
+    NOT_CONTROLLER,
+    NOT_COORDINATOR,
+    NOT_LEADER_OR_FOLLOWER,
+    REQUEST_TIMED_OUT,
+)
 
-METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 3, 10, 60
 GROUP, TRANSACTION = 0, 1
 # What passes by itself: elections, coordinators that load, topics that another broker has not heard of yet.
-_PASSING = frozenset({5, 6, 7, 14, 15, 16, 41, 51})
+_PASSING = frozenset(
+    {
+        LEADER_NOT_AVAILABLE,
+        NOT_LEADER_OR_FOLLOWER,
+        REQUEST_TIMED_OUT,
+        COORDINATOR_LOAD_IN_PROGRESS,
+        COORDINATOR_NOT_AVAILABLE,
+        NOT_COORDINATOR,
+        NOT_CONTROLLER,
+        CONCURRENT_TRANSACTIONS,
+    }
+)
 _RETRY_S_MAX = 15.0
 _PAUSE_S = 0.1
 
 Result = TypeVar("Result")
 
 
-class Node(NamedTuple):
+class BrokerAddress(NamedTuple):
     id: int
     host: str
     port: int
     rack: str | None = None
 
 
-class Cluster:
+class ClusterClient:
     def __init__(self, bootstrap: str, properties: Mapping[str, str] | None = None) -> None:
         self._properties = dict(properties or {})
         self._client_id = self._properties.get("client.id", "headrace-tools")
         self._request_s_max = self._timeout()
-        self._held: dict[tuple[str, int], Connection] = {}
-        self._nodes: dict[int, Node] | None = None
+        self._held: dict[tuple[str, int], BrokerConnection] = {}
+        self._nodes: dict[int, BrokerAddress] | None = None
         self.controller_id = -1
         addresses = parse_addresses(bootstrap)
         self._first = self._open(addresses, wait_s_of(self._properties))
 
-    def __enter__(self) -> "Cluster":
+    def __enter__(self) -> "ClusterClient":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -48,18 +69,20 @@ class Cluster:
             connection.close()
 
     @property
-    def any(self) -> Connection:
+    def any(self) -> BrokerConnection:
         """Whichever broker answered first: for what any broker can answer."""
         return self._first
 
-    def nodes(self) -> dict[int, Node]:
+    def nodes(self) -> dict[int, BrokerAddress]:
         if self._nodes is None:
             answer = self.metadata([])
-            self._nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in answer.brokers}
+            self._nodes = {
+                each.node_id: BrokerAddress(each.node_id, each.host, each.port, each.rack) for each in answer.brokers
+            }
             self.controller_id = answer.controller_id
         return self._nodes
 
-    def at(self, node_id: int) -> Connection:
+    def at(self, node_id: int) -> BrokerConnection:
         node = self.nodes().get(node_id)
         if node is None:
             raise ClientError(
@@ -67,18 +90,18 @@ class Cluster:
             )
         return self._connection((node.host, node.port))
 
-    def controller(self) -> Connection:
+    def controller(self) -> BrokerConnection:
         """The broker that changes topics; one that is not will pass it on, in newer clusters."""
         self.nodes()
         return self.at(self.controller_id) if self.controller_id in self.nodes() else self._first
 
-    def coordinator(self, key: str, kind: int = GROUP) -> tuple[Node, Connection]:
-        def find() -> tuple[Node, Connection]:
+    def coordinator(self, key: str, kind: int = GROUP) -> tuple[BrokerAddress, BrokerConnection]:
+        def find() -> tuple[BrokerAddress, BrokerConnection]:
             body = {"key": key, "key_type": kind, "coordinator_keys": [key]}
             answer = self._first.call(FIND_COORDINATOR, body)
             found = answer.coordinators[0] if hasattr(answer, "coordinators") else answer
             check(found.error_code, found.error_message)
-            return Node(found.node_id, found.host, found.port), self._connection((found.host, found.port))
+            return BrokerAddress(found.node_id, found.host, found.port), self._connection((found.host, found.port))
 
         return self.patiently(find)
 
@@ -104,16 +127,16 @@ class Cluster:
                     raise
             time.sleep(_PAUSE_S)
 
-    def _connection(self, address: tuple[str, int]) -> Connection:
+    def _connection(self, address: tuple[str, int]) -> BrokerConnection:
         return self._held.get(address) or self._open([address], wait_s_of(self._properties))
 
-    def _open(self, addresses: list[tuple[str, int]], wait_s: float) -> Connection:
+    def _open(self, addresses: list[tuple[str, int]], wait_s: float) -> BrokerConnection:
         plain, address = connect(addresses, wait_s)
         plain.settimeout(self._request_s_max)
         where = f"{address[0]}:{address[1]}"
         protocol = self._properties.get("security.protocol", "PLAINTEXT").upper()
         if protocol == "PLAINTEXT":
-            connection = Connection(plain, where, self._client_id)
+            connection = BrokerConnection(plain, where, self._client_id)
             connection.negotiate()
         else:
             from headrace.client.security import secured

@@ -1,7 +1,8 @@
 """What a client of a cluster can meet: a bad address, a broker that is gone, an error that a broker answered with.
 
 Kafka's error codes are spelled as its Java tools print them: the name of the exception, and what it says by default. A
-broker that sends a message of its own is quoted. Only what an administering client can meet has an entry.
+broker that sends a message of its own is quoted. Only what an administering client can meet has an entry. The numbers
+are written out: `streaming` takes its errors from here, and may not import `protocol`, not even its table of codes.
 """
 
 from headrace.core.errors import HeadraceError

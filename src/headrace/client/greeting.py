@@ -1,4 +1,4 @@
-"""Whether a broker answers as the settings say, asked before librdkafka is: that would try forever, in silence."""
+"""Whether a broker answers as the settings say, asked before librdkafka starts, which would silently retry forever."""
 
 from collections.abc import Mapping
 
@@ -14,9 +14,9 @@ def greet(bootstrap: str, properties: Mapping[str, str], topic: str | None = Non
     if not _is_known(properties):
         await_broker(bootstrap, wait_s_of(properties))
         return False
-    from headrace.client.cluster import Cluster
+    from headrace.client.cluster import ClusterClient
 
-    with Cluster(bootstrap, properties) as cluster:
+    with ClusterClient(bootstrap, properties) as cluster:
         answer = cluster.metadata([] if topic is None else [topic])
         return any(each.error_code == UNKNOWN_TOPIC_OR_PARTITION for each in answer.topics)
 

@@ -4,16 +4,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.client.errors import check
-from headrace.client.groups import GroupFacts, committed_offsets, describe_group
-from headrace.client.offsets import EARLIEST, LATEST, NO_OFFSET, Place, leaders, offsets_at
+from headrace.client.groups import GroupDetails, committed_offsets, describe_group
+from headrace.client.offsets import EARLIEST, LATEST, NO_OFFSET, PartitionName, leaders, offsets_at
 from headrace.core.errors import OperatorError
+from headrace.protocol.api_keys import DELETE_GROUPS
 
 if TYPE_CHECKING:
-    from headrace.client.cluster import Cluster
+    from headrace.client.cluster import ClusterClient
     from headrace.client.moments import Moment
-
-DELETE_GROUPS = 42
-GROUP_ID_NOT_FOUND = 69
 
 
 class Position(NamedTuple):
@@ -28,7 +26,7 @@ class Position(NamedTuple):
     host: str | None
 
 
-def positions(cluster: "Cluster", facts: GroupFacts) -> list[Position]:
+def positions(cluster: "ClusterClient", facts: GroupDetails) -> list[Position]:
     """Every partition that the group has committed an offset of, or that a member reads."""
     committed = committed_offsets(cluster, facts.group)
     owners = {place: member for member in facts.members for place in member.assignment}
@@ -46,12 +44,12 @@ def positions(cluster: "Cluster", facts: GroupFacts) -> list[Position]:
     return found
 
 
-def group_lag(cluster: "Cluster", group: str) -> tuple[GroupFacts, list[Position]]:
+def group_lag(cluster: "ClusterClient", group: str) -> tuple[GroupDetails, list[Position]]:
     facts = describe_group(cluster, group)
     return facts, positions(cluster, facts)
 
 
-def delete_group(cluster: "Cluster", group: str) -> None:
+def delete_group(cluster: "ClusterClient", group: str) -> None:
     _, connection = cluster.coordinator(group)
 
     def ask() -> None:
@@ -61,7 +59,7 @@ def delete_group(cluster: "Cluster", group: str) -> None:
     cluster.patiently(ask)
 
 
-def resolved(cluster: "Cluster", places: Iterable[Place], moment: "Moment") -> dict[Place, int]:
+def resolved(cluster: "ClusterClient", places: Iterable[PartitionName], moment: "Moment") -> dict[PartitionName, int]:
     """The offset of a moment in each partition, always within what the partition holds."""
     places = list(places)
     first = _looked_up(cluster, dict.fromkeys(places, EARLIEST))
@@ -77,13 +75,13 @@ def resolved(cluster: "Cluster", places: Iterable[Place], moment: "Moment") -> d
     return {place: max(first[place], min(last[place], wanted[place])) for place in places}
 
 
-def clamped(cluster: "Cluster", wanted: Mapping[Place, int]) -> dict[Place, int]:
+def clamped(cluster: "ClusterClient", wanted: Mapping[PartitionName, int]) -> dict[PartitionName, int]:
     first = _looked_up(cluster, dict.fromkeys(wanted, EARLIEST))
     last = _looked_up(cluster, dict.fromkeys(wanted, LATEST))
     return {place: max(first[place], min(last[place], offset)) for place, offset in wanted.items()}
 
 
-def _looked_up(cluster: "Cluster", places: Mapping[Place, int]) -> dict[Place, int]:
+def _looked_up(cluster: "ClusterClient", places: Mapping[PartitionName, int]) -> dict[PartitionName, int]:
     found = {}
     for (topic, number), answer in offsets_at(cluster, places).items():
         if answer.error is not None:

@@ -3,18 +3,18 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from headrace.client.cluster import Cluster, Node
+from headrace.client.cluster import BrokerAddress, ClusterClient
 from headrace.client.errors import KafkaError, check
-from headrace.client.offsets import Place
+from headrace.client.offsets import PartitionName
+from headrace.protocol.api_keys import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_FETCH
+from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, UNSUPPORTED_VERSION
 
-OFFSET_FETCH, DESCRIBE_GROUPS, LIST_GROUPS, CONSUMER_GROUP_DESCRIBE = 9, 15, 16, 69
-_GROUP_ID_NOT_FOUND, _UNSUPPORTED_VERSION = 69, 35
 _BY_NAME_MAX = 9  # later versions of OffsetFetch and OffsetCommit name topics by id
 _CONSUMER = "consumer"
 _UPGRADED = {0: False, 1: True}
 
 
-class Listed(NamedTuple):
+class ListedGroup(NamedTuple):
     group: str
     type: str
     state: str
@@ -25,17 +25,17 @@ class MemberFacts(NamedTuple):
     instance_id: str | None
     client_id: str
     host: str
-    assignment: tuple[Place, ...]
-    target: tuple[Place, ...] = ()
+    assignment: tuple[PartitionName, ...]
+    target: tuple[PartitionName, ...] = ()
     epoch: int | None = None
     upgraded: bool | None = None
 
 
-class GroupFacts(NamedTuple):
+class GroupDetails(NamedTuple):
     group: str
     state: str
     assignor: str
-    coordinator: Node
+    coordinator: BrokerAddress
     members: tuple[MemberFacts, ...]
     epoch: int | None = None
     target_epoch: int | None = None
@@ -47,10 +47,10 @@ class Committed(NamedTuple):
     metadata: str
 
 
-def list_groups(cluster: Cluster, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[Listed]:
+def list_groups(cluster: ClusterClient, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[ListedGroup]:
     """Every broker's consumer groups, by name."""
     states, types = list(states), list(types) or ["classic", "consumer"]
-    found: dict[str, Listed] = {}
+    found: dict[str, ListedGroup] = {}
     for node_id in cluster.nodes():
         connection = cluster.at(node_id)
 
@@ -63,32 +63,32 @@ def list_groups(cluster: Cluster, states: Iterable[str] = (), types: Iterable[st
             if each.protocol_type in ("", _CONSUMER):
                 kind = getattr(each, "group_type", "") or "Unknown"
                 state = getattr(each, "group_state", "") or "Unknown"
-                found[each.group_id] = Listed(each.group_id, kind.capitalize(), state)
+                found[each.group_id] = ListedGroup(each.group_id, kind.capitalize(), state)
     return [found[name] for name in sorted(found)]
 
 
-def describe_group(cluster: Cluster, group: str) -> GroupFacts:
+def describe_group(cluster: ClusterClient, group: str) -> GroupDetails:
     """KafkaError GROUP_ID_NOT_FOUND if there is none."""
     node, connection = cluster.coordinator(group)
 
-    def ask() -> GroupFacts:
+    def ask() -> GroupDetails:
         if connection.serves(CONSUMER_GROUP_DESCRIBE):
             body = {"group_ids": [group], "include_authorized_operations": False}
             (found,) = connection.call(CONSUMER_GROUP_DESCRIBE, body).groups
-            if found.error_code not in (_GROUP_ID_NOT_FOUND, _UNSUPPORTED_VERSION):
+            if found.error_code not in (GROUP_ID_NOT_FOUND, UNSUPPORTED_VERSION):
                 check(found.error_code, found.error_message)
                 return _newer(found, node)
         body = {"groups": [group], "include_authorized_operations": False}
         (classic,) = connection.call(DESCRIBE_GROUPS, body).groups
         check(classic.error_code, getattr(classic, "error_message", None))
         if classic.group_state == "Dead":
-            raise KafkaError(_GROUP_ID_NOT_FOUND, f"Group {group} not found.")
+            raise KafkaError(GROUP_ID_NOT_FOUND, f"Group {group} not found.")
         return _classic(classic, node)
 
     return cluster.patiently(ask)
 
 
-def _newer(found: Any, node: Node) -> GroupFacts:
+def _newer(found: Any, node: BrokerAddress) -> GroupDetails:
     members = tuple(
         MemberFacts(
             each.member_id,
@@ -102,12 +102,12 @@ def _newer(found: Any, node: Node) -> GroupFacts:
         )
         for each in found.members
     )
-    return GroupFacts(
+    return GroupDetails(
         found.group_id, found.group_state, found.assignor_name, node, members, found.group_epoch, found.assignment_epoch
     )
 
 
-def _classic(found: Any, node: Node) -> GroupFacts:
+def _classic(found: Any, node: BrokerAddress) -> GroupDetails:
     from headrace.protocol.consumer_protocol import read_assignment
 
     readable = found.protocol_type in ("", _CONSUMER)
@@ -116,20 +116,20 @@ def _classic(found: Any, node: Node) -> GroupFacts:
         partitions = read_assignment(each.member_assignment)[0] if readable else ()
         instance = getattr(each, "group_instance_id", None)
         members.append(MemberFacts(each.member_id, instance, each.client_id, each.client_host, _places(partitions)))
-    return GroupFacts(found.group_id, found.group_state, found.protocol_data, node, tuple(members))
+    return GroupDetails(found.group_id, found.group_state, found.protocol_data, node, tuple(members))
 
 
-def _places(parts: Iterable[tuple[str, Iterable[int]]]) -> tuple[Place, ...]:
+def _places(parts: Iterable[tuple[str, Iterable[int]]]) -> tuple[PartitionName, ...]:
     return tuple(sorted((topic, number) for topic, numbers in parts for number in numbers))
 
 
-def committed_offsets(cluster: Cluster, group: str) -> dict[Place, Committed]:
+def committed_offsets(cluster: ClusterClient, group: str) -> dict[PartitionName, Committed]:
     """Everything that the group has committed; nothing for a group that does not exist."""
     _, connection = cluster.coordinator(group)
     one = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": None}
     body = {"groups": [one], "group_id": group, "topics": None, "require_stable": False}
 
-    def ask() -> dict[Place, Committed]:
+    def ask() -> dict[PartitionName, Committed]:
         answer = connection.call(OFFSET_FETCH, body, _BY_NAME_MAX)
         found = answer.groups[0] if hasattr(answer, "groups") else answer
         check(getattr(found, "error_code", 0))

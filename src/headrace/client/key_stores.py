@@ -100,7 +100,7 @@ def _opened(path: str, password: str | None, setting: str, *, keys: bool = False
     if why:
         raise ClientError(f"{setting}={path}: cannot be opened ({why}); is {_password_of(setting)} right?")
     needed = "`openssl`" if keys else "`openssl` or `keytool`"
-    raise ClientError(f"{setting}={path}: PKCS12 needs {needed}, and there is none here; give the file as PEM")
+    raise ClientError(f"{setting}={path}: PKCS12 needs {needed}, which is not installed; give the file as PEM")
 
 
 def _jks_certificates(data: bytes, path: str, password: str | None, setting: str) -> Iterator[bytes]:

@@ -1,8 +1,8 @@
 """Java's client settings as librdkafka knows them.
 
 Most have the same name in both. Here are those that do not, those that mean nothing outside a JVM, and the ones
-whose default differs in a way that a user of Kafka's tools would notice. What neither knows is said, not dropped
-in silence.
+whose default differs in a way that a user of Kafka's tools would notice. A setting that
+neither knows gets a warning.
 """
 
 import re

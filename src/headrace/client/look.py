@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from headrace.client.cluster import Cluster
+    from headrace.client.cluster import ClusterClient
     from headrace.client.group_admin import Position
-    from headrace.client.groups import GroupFacts
-    from headrace.client.topic_admin import Summary
+    from headrace.client.groups import GroupDetails
+    from headrace.client.topic_admin import TopicSummary
 
 
 class BrokerRow(NamedTuple):
@@ -39,7 +39,7 @@ class Look:
     at: float  # on a clock that never goes back
     cluster_id: str
     brokers: tuple[BrokerRow, ...] = ()
-    topics: "tuple[Summary, ...]" = ()
+    topics: "tuple[TopicSummary, ...]" = ()
     ends: dict[str, int] = field(default_factory=dict)  # of a topic, summed over its partitions
     groups: tuple[GroupRow, ...] = ()
 
@@ -72,7 +72,7 @@ def rates(before: Look | None, now: Look) -> Rates:
     return Rates(written, read)
 
 
-def look(cluster: "Cluster", at: float) -> Look:
+def look(cluster: "ClusterClient", at: float) -> Look:
     """Asks the cluster; raises what a tool raises."""
     from headrace.client.errors import KafkaError
     from headrace.client.group_admin import group_lag
@@ -120,7 +120,7 @@ def _broker_row(content: dict[str, Any]) -> BrokerRow:
     )
 
 
-def _group_row(facts: "GroupFacts", places: "list[Position]") -> GroupRow:
+def _group_row(facts: "GroupDetails", places: "list[Position]") -> GroupRow:
     known = [place.lag for place in places if place.lag is not None]
     return GroupRow(
         facts.group,

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headrace.client.errors import check
-from headrace.client.offsets import Place
+from headrace.client.offsets import PartitionName
+from headrace.protocol.api_keys import OFFSET_COMMIT
 
 if TYPE_CHECKING:
-    from headrace.client.cluster import Cluster
+    from headrace.client.cluster import ClusterClient
 
-OFFSET_COMMIT = 8
 _BY_NAME_MAX = 9  # later versions name topics by id
 
 
-def commit_offsets(cluster: "Cluster", group: str, plan: Mapping[Place, int]) -> None:
+def commit_offsets(cluster: "ClusterClient", group: str, plan: Mapping[PartitionName, int]) -> None:
     if not plan:
         return
     topics: dict[str, list[dict[str, object]]] = {}

@@ -3,25 +3,25 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from headrace.client.cluster import Cluster
+from headrace.client.cluster import ClusterClient
 from headrace.client.errors import KafkaError
+from headrace.protocol.api_keys import LIST_OFFSETS
+from headrace.protocol.error_codes import LEADER_NOT_AVAILABLE, UNSUPPORTED_VERSION
 
-LIST_OFFSETS = 2
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 # The version of ListOffsets from which on a broker knows these.
 _VERSION_MIN = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 NO_OFFSET = -1
-_LEADER_NOT_AVAILABLE, _UNSUPPORTED_VERSION = 5, 35
 
-Place = tuple[str, int]  # topic and partition
+PartitionName = tuple[str, int]  # topic and partition
 
 
-class Found(NamedTuple):
+class FoundOffset(NamedTuple):
     offset: int
     error: KafkaError | None = None
 
 
-def leaders(cluster: Cluster, topics: Iterable[str]) -> dict[Place, int]:
+def leaders(cluster: ClusterClient, topics: Iterable[str]) -> dict[PartitionName, int]:
     """The leader of every partition of these topics that has one; topics that do not exist have no partitions."""
     names = sorted(set(topics))
     if not names:
@@ -35,16 +35,16 @@ def leaders(cluster: Cluster, topics: Iterable[str]) -> dict[Place, int]:
 
 
 def offsets_at(
-    cluster: Cluster, places: Mapping[Place, int], *, leader_of: Mapping[Place, int] | None = None
-) -> dict[Place, Found]:
+    cluster: ClusterClient, places: Mapping[PartitionName, int], *, leader_of: Mapping[PartitionName, int] | None = None
+) -> dict[PartitionName, FoundOffset]:
     """The offset for each place's timestamp (or one of the constants); -1 if there is no record that late."""
     known = leaders(cluster, (topic for topic, _ in places)) if leader_of is None else leader_of
     by_node: dict[int, dict[str, list[dict[str, int]]]] = {}
-    found: dict[Place, Found] = {}
+    found: dict[PartitionName, FoundOffset] = {}
     for (topic, partition), timestamp in places.items():
         node = known.get((topic, partition))
         if node is None:
-            found[topic, partition] = Found(NO_OFFSET, KafkaError(_LEADER_NOT_AVAILABLE))
+            found[topic, partition] = FoundOffset(NO_OFFSET, KafkaError(LEADER_NOT_AVAILABLE))
             continue
         asked = {"partition_index": partition, "current_leader_epoch": -1, "timestamp": timestamp}
         by_node.setdefault(node, {}).setdefault(topic, []).append(asked)
@@ -53,13 +53,15 @@ def offsets_at(
     return found
 
 
-def _ask(cluster: Cluster, node: int, topics: dict[str, list[dict[str, int]]]) -> dict[Place, Found]:
+def _ask(
+    cluster: ClusterClient, node: int, topics: dict[str, list[dict[str, int]]]
+) -> dict[PartitionName, FoundOffset]:
     connection = cluster.at(node)
     times = {each["timestamp"] for asked in topics.values() for each in asked}
     if any(not connection.serves(LIST_OFFSETS, _VERSION_MIN.get(time, 0)) for time in times):
-        refusal = KafkaError(_UNSUPPORTED_VERSION)
+        refusal = KafkaError(UNSUPPORTED_VERSION)
         return {
-            (topic, each["partition_index"]): Found(NO_OFFSET, refusal)
+            (topic, each["partition_index"]): FoundOffset(NO_OFFSET, refusal)
             for topic, asked in topics.items()
             for each in asked
         }
@@ -70,7 +72,9 @@ def _ask(cluster: Cluster, node: int, topics: dict[str, list[dict[str, int]]]) -
         "timeout": 30_000,
     }
     return {
-        (topic.name, each.partition_index): Found(each.offset, KafkaError(each.error_code) if each.error_code else None)
+        (topic.name, each.partition_index): FoundOffset(
+            each.offset, KafkaError(each.error_code) if each.error_code else None
+        )
         for topic in connection.call(LIST_OFFSETS, body).topics
         for each in topic.partitions
     }

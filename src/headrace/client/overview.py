@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from headrace.client.cluster import Cluster
+from headrace.client.cluster import ClusterClient
 from headrace.client.errors import ClientError
-from headrace.client.topic_admin import DESCRIBE_LOG_DIRS
+from headrace.protocol.api_keys import DESCRIBE_LOG_DIRS
 
 
-def overview(cluster: Cluster) -> dict[str, Any]:
+def overview(cluster: ClusterClient) -> dict[str, Any]:
     answer = cluster.metadata(None)
     partitions = [each for topic in answer.topics for each in topic.partitions]
     brokers = []

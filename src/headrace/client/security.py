@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from headrace.client.errors import ClientError, KafkaError
 from headrace.client.key_stores import own_key
 from headrace.client.librdkafka import jaas_credentials, translated
-from headrace.client.wire import Connection, Stream
+from headrace.client.wire import BrokerConnection, Stream
+from headrace.protocol.api_keys import SASL_AUTHENTICATE, SASL_HANDSHAKE
 
-SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = ("PLAIN", *_DIGESTS)
@@ -30,7 +30,7 @@ _NOT_TLS = (None, "UNEXPECTED_EOF_WHILE_READING", "WRONG_VERSION_NUMBER", "RECOR
 
 def secured(
     plain: socket.socket, address: tuple[str, int], protocol: str, properties: Mapping[str, str], client_id: str
-) -> Connection:
+) -> BrokerConnection:
     """A connection that is encrypted and authenticated as the settings say."""
     if protocol not in PROTOCOLS:
         raise ClientError(f"security.protocol={protocol}: must be one of {', '.join(PROTOCOLS)}")
@@ -45,7 +45,7 @@ def secured(
             stream = context.wrap_socket(plain, server_hostname=address[0])
         except (OSError, ValueError) as error:
             raise ClientError(f"{where}: {_handshake_failed(error, address[0])}") from error
-    connection = Connection(stream, where, client_id)
+    connection = BrokerConnection(stream, where, client_id)
     connection.negotiate()
     if protocol.startswith("SASL"):
         _authenticate(connection, properties)
@@ -104,7 +104,7 @@ def mechanism_of(properties: Mapping[str, str]) -> str:
     return properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI"))
 
 
-def _authenticate(connection: Connection, properties: Mapping[str, str]) -> None:
+def _authenticate(connection: BrokerConnection, properties: Mapping[str, str]) -> None:
     mechanism = mechanism_of(properties)
     if mechanism not in MECHANISMS:
         raise ClientError(f"sasl.mechanism={mechanism}: known are {', '.join(MECHANISMS)}")
@@ -125,14 +125,14 @@ def _authenticate(connection: Connection, properties: Mapping[str, str]) -> None
         _scram(connection, _DIGESTS[mechanism], user, password)
 
 
-def _exchange(connection: Connection, data: bytes) -> bytes:
+def _exchange(connection: BrokerConnection, data: bytes) -> bytes:
     answer = connection.call(SASL_AUTHENTICATE, {"auth_bytes": data})
     if answer.error_code:
         raise KafkaError(int(answer.error_code), answer.error_message)
     return bytes(answer.auth_bytes)
 
 
-def _scram(connection: Connection, digest: str, user: str, password: str) -> None:
+def _scram(connection: BrokerConnection, digest: str, user: str, password: str) -> None:
     """RFC 5802: proves to each side that the other knows the password, without sending it."""
     nonce = base64.b64encode(os.urandom(_NONCE_BYTES)).decode()
     first = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"

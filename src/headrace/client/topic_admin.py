@@ -4,17 +4,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.client.errors import KafkaError, check
-from headrace.client.offsets import EARLIEST, LATEST, Place, offsets_at
+from headrace.client.offsets import EARLIEST, LATEST, PartitionName, offsets_at
+from headrace.protocol.api_keys import (
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_LOG_DIRS,
+    INCREMENTAL_ALTER_CONFIGS,
+)
+from headrace.protocol.error_codes import LEADER_NOT_AVAILABLE
 
 if TYPE_CHECKING:
-    from headrace.client.cluster import Cluster
+    from headrace.client.cluster import ClusterClient
 
-CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, INCREMENTAL_ALTER_CONFIGS = 19, 20, 35, 37, 44
 TOPIC, BROKER, GROUP = 2, 4, 32  # kinds of resource that have settings
 SET, UNSET = 0, 1
 TIMEOUT_MS = 30_000
-TOPIC_EXISTS = 36
-_LEADER_NOT_AVAILABLE = 5
 
 
 class Span(NamedTuple):
@@ -28,7 +33,7 @@ class Span(NamedTuple):
         return max(0, self.end - self.start)
 
 
-class Summary(NamedTuple):
+class TopicSummary(NamedTuple):
     name: str
     internal: bool
     partitions: int
@@ -39,7 +44,7 @@ class Summary(NamedTuple):
     size_bytes: int | None  # None: the brokers do not say
 
 
-def summaries(cluster: "Cluster", names: Iterable[str] | None = None) -> list[Summary]:
+def summaries(cluster: "ClusterClient", names: Iterable[str] | None = None) -> list[TopicSummary]:
     """All topics (or these), with three kinds of requests however many there are."""
     wanted = None if names is None else set(names)
     topics = [
@@ -56,14 +61,16 @@ def summaries(cluster: "Cluster", names: Iterable[str] | None = None) -> list[Su
     return summaries_of(cluster, topics, offset_spans(cluster, leader_of))
 
 
-def summaries_of(cluster: "Cluster", topics: Iterable[Any], spans: Mapping[Place, Span]) -> list[Summary]:
+def summaries_of(
+    cluster: "ClusterClient", topics: Iterable[Any], spans: Mapping[PartitionName, Span]
+) -> list[TopicSummary]:
     """Of topics as Metadata answers them, and what their partitions hold."""
     sizes = partition_sizes(cluster)
     found = []
     for topic in topics:
         places = [(topic.name, each.partition_index) for each in topic.partitions]
         found.append(
-            Summary(
+            TopicSummary(
                 topic.name,
                 bool(topic.is_internal),
                 len(topic.partitions),
@@ -77,7 +84,7 @@ def summaries_of(cluster: "Cluster", topics: Iterable[Any], spans: Mapping[Place
     return sorted(found)
 
 
-def offset_spans(cluster: "Cluster", leader_of: Mapping[Place, int]) -> dict[Place, Span]:
+def offset_spans(cluster: "ClusterClient", leader_of: Mapping[PartitionName, int]) -> dict[PartitionName, Span]:
     """Of those partitions whose leader answers."""
     first = offsets_at(cluster, dict.fromkeys(leader_of, EARLIEST), leader_of=leader_of)
     last = offsets_at(cluster, dict.fromkeys(leader_of, LATEST), leader_of=leader_of)
@@ -88,9 +95,9 @@ def offset_spans(cluster: "Cluster", leader_of: Mapping[Place, int]) -> dict[Pla
     }
 
 
-def partition_sizes(cluster: "Cluster") -> dict[Place, int] | None:
+def partition_sizes(cluster: "ClusterClient") -> dict[PartitionName, int] | None:
     """Bytes on disk of one replica of each partition; None where that may not be asked."""
-    found: dict[Place, int] = {}
+    found: dict[PartitionName, int] = {}
     try:
         for node_id in cluster.nodes():
             for directory in cluster.at(node_id).call(DESCRIBE_LOG_DIRS, {"topics": None}).results:
@@ -104,7 +111,7 @@ def partition_sizes(cluster: "Cluster") -> dict[Place, int] | None:
 
 
 def create_topic(
-    cluster: "Cluster",
+    cluster: "ClusterClient",
     name: str,
     *,
     partitions: int | None = None,
@@ -128,14 +135,14 @@ def create_topic(
     cluster.patiently(lambda: _seen(cluster, name))
 
 
-def _seen(cluster: "Cluster", name: str) -> None:
+def _seen(cluster: "ClusterClient", name: str) -> None:
     """A controller answers before every broker knows the topic; whoever uses it next must find it."""
     (topic,) = cluster.metadata([name]).topics
     if topic.error_code or any(each.leader_id < 0 for each in topic.partitions):
-        raise KafkaError(_LEADER_NOT_AVAILABLE)
+        raise KafkaError(LEADER_NOT_AVAILABLE)
 
 
-def delete_topics(cluster: "Cluster", names: Sequence[str]) -> dict[str, KafkaError | None]:
+def delete_topics(cluster: "ClusterClient", names: Sequence[str]) -> dict[str, KafkaError | None]:
     """What became of each."""
     topics = [{"name": name, "topic_id": None} for name in names]
     body = {"topics": topics, "topic_names": list(names), "timeout": TIMEOUT_MS}
@@ -147,7 +154,7 @@ def delete_topics(cluster: "Cluster", names: Sequence[str]) -> dict[str, KafkaEr
     }
 
 
-def add_partitions(cluster: "Cluster", name: str, count: int) -> None:
+def add_partitions(cluster: "ClusterClient", name: str, count: int) -> None:
     body = {
         "topics": [{"name": name, "count": count, "assignments": None}],
         "timeout": TIMEOUT_MS,
@@ -162,7 +169,7 @@ def add_partitions(cluster: "Cluster", name: str, count: int) -> None:
 
 
 def change_settings(
-    cluster: "Cluster", kind: int, name: str, changes: Mapping[str, str], unset: Sequence[str] = ()
+    cluster: "ClusterClient", kind: int, name: str, changes: Mapping[str, str], unset: Sequence[str] = ()
 ) -> None:
     configs: list[dict[str, object]] = [
         {"name": key, "config_operation": SET, "value": value} for key, value in changes.items()

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from headrace.client.cluster import Cluster
+from headrace.client.cluster import ClusterClient
 from headrace.client.errors import ClientError, KafkaError, check
+from headrace.protocol.api_keys import DESCRIBE_CONFIGS, DESCRIBE_TOPIC_PARTITIONS, LIST_PARTITION_REASSIGNMENTS
+from headrace.protocol.error_codes import CLUSTER_AUTHORIZATION_FAILED
 
-DESCRIBE_CONFIGS, LIST_PARTITION_REASSIGNMENTS, DESCRIBE_TOPIC_PARTITIONS = 32, 46, 75
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 PARTITIONS_PER_ANSWER = 2000
 _TOPIC = 2  # the type of resource in DescribeConfigs
@@ -37,7 +38,7 @@ class Reassignment(NamedTuple):
     removing: tuple[int, ...]
 
 
-class Setting(NamedTuple):
+class DescribedSetting(NamedTuple):
     name: str
     value: str | None
     source: int
@@ -75,11 +76,11 @@ def matching(names: Sequence[str], pattern: str | None, *, exclude_internal: boo
     return [name for name in kept if wanted.fullmatch(name)]
 
 
-def topic_names(cluster: Cluster) -> list[str]:
+def topic_names(cluster: ClusterClient) -> list[str]:
     return sorted(each.name for each in cluster.metadata(None).topics if each.name is not None)
 
 
-def describe(cluster: Cluster, names: Sequence[str], per_answer: int = PARTITIONS_PER_ANSWER) -> list[TopicFacts]:
+def describe(cluster: ClusterClient, names: Sequence[str], per_answer: int = PARTITIONS_PER_ANSWER) -> list[TopicFacts]:
     """The topics in the order of their names. KafkaError if one does not exist."""
     if not names:
         return []
@@ -115,7 +116,7 @@ def describe(cluster: Cluster, names: Sequence[str], per_answer: int = PARTITION
         cursor = {"topic_name": at.topic_name, "partition_index": at.partition_index}
 
 
-def described_by_metadata(cluster: Cluster, names: Sequence[str]) -> list[TopicFacts]:
+def described_by_metadata(cluster: ClusterClient, names: Sequence[str]) -> list[TopicFacts]:
     """By the older request, which says nothing of replicas that may lead once none is in sync."""
     if not names:
         return []
@@ -135,18 +136,20 @@ def described_by_metadata(cluster: Cluster, names: Sequence[str]) -> list[TopicF
     return sorted(found)
 
 
-def topic_settings(cluster: Cluster, names: Sequence[str]) -> dict[str, list[Setting]]:
+def topic_settings(cluster: ClusterClient, names: Sequence[str]) -> dict[str, list[DescribedSetting]]:
     return {name: describe_configs(cluster, _TOPIC, name) for name in names}
 
 
-def describe_configs(cluster: Cluster, kind: int, name: str, node_id: int | None = None) -> list[Setting]:
+def describe_configs(
+    cluster: ClusterClient, kind: int, name: str, node_id: int | None = None
+) -> list[DescribedSetting]:
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
     body = {"resources": [resource], "include_synonyms": True, "include_documentation": False}
     asked = cluster.any if node_id is None else cluster.at(node_id)
     (result,) = asked.call(DESCRIBE_CONFIGS, body).results
     check(result.error_code, result.error_message)
     return [
-        Setting(
+        DescribedSetting(
             each.name,
             each.value,
             each.config_source,
@@ -158,7 +161,7 @@ def describe_configs(cluster: Cluster, kind: int, name: str, node_id: int | None
     ]
 
 
-def reassignments(cluster: Cluster, topics: Sequence[TopicFacts]) -> dict[tuple[str, int], Reassignment]:
+def reassignments(cluster: ClusterClient, topics: Sequence[TopicFacts]) -> dict[tuple[str, int], Reassignment]:
     """Those that go on; none where the broker does not serve the question."""
     if not cluster.any.serves(LIST_PARTITION_REASSIGNMENTS):
         return {}
@@ -167,7 +170,7 @@ def reassignments(cluster: Cluster, topics: Sequence[TopicFacts]) -> dict[tuple[
     try:
         check(answer.error_code, answer.error_message)
     except KafkaError as error:
-        if error.code == 31:  # not allowed to know
+        if error.code == CLUSTER_AUTHORIZATION_FAILED:  # not allowed to know
             return {}
         raise
     return {

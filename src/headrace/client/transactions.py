@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from headrace.client.cluster import TRANSACTION, Cluster
+from headrace.client.cluster import TRANSACTION, ClusterClient
 from headrace.client.errors import KafkaError, check
-from headrace.client.offsets import Place, leaders
+from headrace.client.offsets import PartitionName, leaders
+from headrace.protocol.api_keys import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS
+from headrace.protocol.error_codes import TRANSACTIONAL_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION
 
-DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
-UNKNOWN_TOPIC_OR_PARTITION, TRANSACTIONAL_ID_NOT_FOUND = 3, 105
 _BATCH_MAX = 500
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -30,11 +30,11 @@ class TransactionFacts(NamedTuple):
     start_ms: int | None
     producer_id: int
     producer_epoch: int
-    places: tuple[Place, ...]
+    places: tuple[PartitionName, ...]
 
 
 def listed(
-    cluster: Cluster, producers: Iterable[int] = (), duration: int = -1, pattern: str | None = None
+    cluster: ClusterClient, producers: Iterable[int] = (), duration: int = -1, pattern: str | None = None
 ) -> list[tuple[str, int, int, str]]:
     """(transactional id, its coordinator, producer id, state) of every broker."""
     body = {
@@ -57,7 +57,7 @@ def listed(
     return rows
 
 
-def described(cluster: Cluster, name: str) -> TransactionFacts:
+def described(cluster: ClusterClient, name: str) -> TransactionFacts:
     node, connection = cluster.coordinator(name, TRANSACTION)
 
     def ask() -> TransactionFacts:
@@ -81,23 +81,23 @@ def described(cluster: Cluster, name: str) -> TransactionFacts:
 
 
 def producers_of(
-    cluster: Cluster, places: Sequence[Place], broker: int | None = None
-) -> dict[Place, list[ProducerFacts]]:
-    by_node: dict[int, list[Place]] = {}
+    cluster: ClusterClient, places: Sequence[PartitionName], broker: int | None = None
+) -> dict[PartitionName, list[ProducerFacts]]:
+    by_node: dict[int, list[PartitionName]] = {}
     known = leaders(cluster, (topic for topic, _ in places)) if broker is None else {}
     for place in places:
         node = known.get(place) if broker is None else broker
         if node is None:
             raise KafkaError(UNKNOWN_TOPIC_OR_PARTITION)
         by_node.setdefault(node, []).append(place)
-    found: dict[Place, list[ProducerFacts]] = {}
+    found: dict[PartitionName, list[ProducerFacts]] = {}
     for node, here in by_node.items():
         for at in range(0, len(here), _BATCH_MAX):
             found |= _ask_producers(cluster.at(node), here[at : at + _BATCH_MAX])
     return found
 
 
-def _ask_producers(connection: Any, places: Sequence[Place]) -> dict[Place, list[ProducerFacts]]:
+def _ask_producers(connection: Any, places: Sequence[PartitionName]) -> dict[PartitionName, list[ProducerFacts]]:
     topics: dict[str, list[int]] = {}
     for topic, number in places:
         topics.setdefault(topic, []).append(number)

@@ -10,17 +10,12 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from headrace.client.errors import GoneError, KafkaError
-from headrace.protocol.messages import (
-    API_VERSIONS,
-    api_name,
-    decode_response,
-    encode_request,
-    known_versions,
-)
+from headrace.protocol.api_keys import API_VERSIONS
+from headrace.protocol.error_codes import UNSUPPORTED_VERSION
+from headrace.protocol.messages import api_name, decode_response, encode_request, known_versions
 
 REQUEST_S_MAX = 30.0
 ANSWER_BYTES_MAX = 256 << 20
-_UNSUPPORTED_VERSION = 35
 _LENGTH = struct.Struct(">i")
 _TLS_ALERT = b"\x15\x03"
 
@@ -39,10 +34,10 @@ class UnsupportedError(KafkaError):
     def __init__(self, api_key: int) -> None:
         self.api_key = api_key
         name = api_name(api_key) or f"api_{api_key}"
-        super().__init__(_UNSUPPORTED_VERSION, f"The node does not support {name.upper()}")
+        super().__init__(UNSUPPORTED_VERSION, f"The node does not support {name.upper()}")
 
 
-class Connection:
+class BrokerConnection:
     def __init__(self, stream: Stream, where: str, client_id: str) -> None:
         self._stream = stream
         self._where = where
@@ -56,7 +51,7 @@ class Connection:
         self._send(API_VERSIONS, version, software)
         frame = self._frame()
         # A broker that does not know this version says so in version 0, whatever was asked.
-        if int.from_bytes(frame[4:6], "big", signed=True) == _UNSUPPORTED_VERSION:
+        if int.from_bytes(frame[4:6], "big", signed=True) == UNSUPPORTED_VERSION:
             self._send(API_VERSIONS, 0, {})
             version, frame = 0, self._frame()
         answer = self._decoded(API_VERSIONS, version, frame)[1]

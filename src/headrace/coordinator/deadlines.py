@@ -111,11 +111,11 @@ class Deadlines(Generic[Key]):
         heapq.heapify(self._heap)
 
 
-class Timer(Protocol):
+class PendingCall(Protocol):
     def cancel(self) -> None: ...
 
 
-CallLater = Callable[[float, Callable[[], None]], Timer]
+CallLater = Callable[[float, Callable[[], None]], PendingCall]
 
 
 class Alarm:
@@ -126,7 +126,7 @@ class Alarm:
         self._call_later = call_later
         self._ring = ring
         self._at_ms = NEVER
-        self._timer: Timer | None = None
+        self._timer: PendingCall | None = None
 
     def set(self, wake_ms: int, now_ms: int) -> None:
         """Rings at that time at the latest."""

@@ -1,4 +1,7 @@
-"""What administrators ask of groups of either kind: which there are, how they are, and that they go."""
+"""What administrators ask of groups of either kind: which there are, how they are, and that they go.
+
+`GroupAdmin` answers for one shard; `listed` and `deleted` go over groups of several.
+"""
 
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
@@ -12,8 +15,8 @@ from headrace.coordinator.classic.members import Ticket
 from headrace.coordinator.consumer.groups import ConsumerGroups
 from headrace.coordinator.group_table import GroupTable
 from headrace.coordinator.journal import Pair
-from headrace.coordinator.offsets.store import TopicPartition
-from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NONE
+from headrace.coordinator.topic_view import TopicPartition
+from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NONE, NOT_COORDINATOR
 
 CLASSIC = "classic"
 OFFSETS_PER_STEP: Final = 200
@@ -33,21 +36,7 @@ class GroupAdmin:
         why = "not found" if self._consumers.get(group_id) is None else "is not a classic group"
         return undescribed(group_id, GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.", str(State.DEAD))
 
-    def listed(self, states: Iterable[str], types: Iterable[str]) -> Generator[None, None, list[Body]]:
-        """Filters are taken in any case; an empty one lets all through, and an unknown name none. In steps."""
-        wanted_states = yield from _lowered(states)
-        wanted_types = yield from _lowered(types)
-        found: list[Body] = []
-        for at, each in enumerate(self._all()):
-            if (not wanted_states or str(each["group_state"]).lower() in wanted_states) and (
-                not wanted_types or each["group_type"] in wanted_types
-            ):
-                found.append(each)
-            if at % GROUPS_PER_STEP == 0:
-                yield
-        return found
-
-    def _all(self) -> Iterable[Body]:
+    def all(self) -> Iterable[Body]:
         for group in list(self._table.classic.values()):
             yield {
                 "group_id": group.group_id,
@@ -59,38 +48,9 @@ class GroupAdmin:
 
     # ── deleting ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def delete(
-        self, group_ids: Iterable[str], fault: Callable[[str], int], answer: Ticket
-    ) -> Generator[None, None, None]:
-        """Each group with its offsets, or not at all, or not if it has a `fault`; in steps. Answers when the last is
-        done."""
-        results: list[dict[str, object]] = []
-        seen: set[str] = set()
-        left = 1  # until all have been asked
-
-        def told(result: dict[str, object], code: int) -> None:
-            nonlocal left
-            result["error_code"] = code
-            left -= 1
-            if left == 0:
-                answer({"results": results})
-
-        for group_id in group_ids:
-            yield
-            if group_id in seen:
-                continue
-            seen.add(group_id)
-            code = fault(group_id)
-            result: dict[str, object] = {"group_id": group_id, "error_code": code}
-            results.append(result)
-            if code == NONE:
-                left += 1
-                yield from self._delete_slowly(group_id, partial(told, result))
-        told({}, NONE)
-
-    def _delete_slowly(self, group_id: str, done: Callable[[int], None]) -> Generator[None, None, None]:
-        """The offsets of a group that has many go first, some in each step. Meanwhile it has no coordinator: nobody
-        may join a group that has lost a part of its offsets."""
+    def delete_slowly(self, group_id: str, done: Callable[[int], None]) -> Generator[None, None, None]:
+        """The group with its offsets, or not at all. The offsets of one that has many go first, some in each step.
+        Meanwhile it has no coordinator: nobody may join a group that has lost a part of its offsets."""
         table = self._table
         partitions = table.offsets.partitions(group_id)
         if len(partitions) <= OFFSETS_PER_STEP or self._delete_fault(group_id) != NONE:
@@ -118,7 +78,7 @@ class GroupAdmin:
             else:
                 failed.append(code)
 
-        self._table.append(group_id, offsets.delete_records(group_id, partitions), written)
+        self._table.append(offsets.delete_records(group_id, partitions), written)
 
     def _delete_fault(self, group_id: str) -> int:
         """Why the group cannot be deleted now."""
@@ -129,6 +89,9 @@ class GroupAdmin:
 
     def delete_one(self, group_id: str, done: Callable[[int], None]) -> None:
         offsets = self._table.offsets
+        if self._table.is_closed:
+            done(NOT_COORDINATOR)
+            return
         partitions = offsets.partitions(group_id)
         tombstones = offsets.delete_records(group_id, partitions)
 
@@ -155,10 +118,58 @@ class GroupAdmin:
             if code == NONE:
                 table.perform(group, group.die(GROUP_ID_NOT_FOUND, table.now()))
             elif self._consumers.get(group.group_id) is None:
-                table.classic.setdefault(group.group_id, group)
+                table.put_back(group)
             done(code)
 
-        table.append(group.group_id, records, written)
+        table.append(records, written)
+
+
+def listed(
+    admins: Iterable[GroupAdmin], states: Iterable[str], types: Iterable[str]
+) -> Generator[None, None, list[Body]]:
+    """Filters are taken in any case; an empty one lets all through, and an unknown name none. In steps."""
+    wanted_states = yield from _lowered(states)
+    wanted_types = yield from _lowered(types)
+    found: list[Body] = []
+    for admin in admins:
+        for at, each in enumerate(admin.all()):
+            if (not wanted_states or str(each["group_state"]).lower() in wanted_states) and (
+                not wanted_types or each["group_type"] in wanted_types
+            ):
+                found.append(each)
+            if at % GROUPS_PER_STEP == 0:
+                yield
+    return found
+
+
+def deleted(
+    group_ids: Iterable[str], admin_of: Callable[[str], GroupAdmin | int], answer: Ticket
+) -> Generator[None, None, None]:
+    """Each of the groups that has someone to do it; the others have an error code instead. In steps; answers when the
+    last is done."""
+    results: list[dict[str, object]] = []
+    seen: set[str] = set()
+    left = 1  # until all have been asked
+
+    def told(result: dict[str, object], code: int) -> None:
+        nonlocal left
+        result["error_code"] = code
+        left -= 1
+        if left == 0:
+            answer({"results": results})
+
+    for group_id in group_ids:
+        yield
+        if group_id in seen:
+            continue
+        seen.add(group_id)
+        admin = admin_of(group_id)
+        result: dict[str, object] = {"group_id": group_id, "error_code": admin if isinstance(admin, int) else NONE}
+        results.append(result)
+        if not isinstance(admin, int):
+            left += 1
+            yield from admin.delete_slowly(group_id, partial(told, result))
+    told({}, NONE)
 
 
 def _lowered(names: Iterable[str]) -> Generator[None, None, set[str]]:

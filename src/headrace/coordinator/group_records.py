@@ -192,7 +192,8 @@ def decode_committed_offset(value: bytes) -> CommittedOffset:
 # ── a classic group ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def encode_group_metadata(group_id: str, group: GroupMetadata | None) -> Pair:
+def encode_group_metadata(group_id: str, group: GroupMetadata | None, members: list[bytes] | None = None) -> Pair:
+    """`members`: the group's, if they are encoded already."""
     key = I16.pack(GROUP_METADATA) + string(group_id)
     if group is None:
         return key, None
@@ -205,11 +206,11 @@ def encode_group_metadata(group_id: str, group: GroupMetadata | None) -> Pair:
         I64.pack(group.current_state_timestamp_ms),
         I32.pack(len(group.members)),
     ]
-    parts.extend(_member(member) for member in group.members)
+    parts.extend(map(encode_member, group.members) if members is None else members)
     return key, b"".join(parts)
 
 
-def _member(member: MemberMetadata) -> bytes:
+def encode_member(member: MemberMetadata) -> bytes:
     who = string(member.member_id) + nullable_string(member.group_instance_id)
     where = string(member.client_id) + string(member.client_host)
     times = I32.pack(member.rebalance_timeout_ms) + I32.pack(member.session_timeout_ms)

@@ -1,9 +1,10 @@
-"""The groups that there are, and what is done for them: records written, answers given, deadlines watched.
+"""The groups of a shard, and what is done for them: records written, answers given, deadlines watched.
 
 A group id belongs to one kind of group at a time. Nothing is answered that depends on a record before it is written.
+Once the shard is given up nothing is written any more, and no group is woken.
 """
 
-from collections import deque
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -12,35 +13,45 @@ from headrace.coordinator.classic.effects import Answer, CreationStored, Effect,
 from headrace.coordinator.classic.group import ClassicGroup
 from headrace.coordinator.deadlines import Alarm, CallLater, Now
 from headrace.coordinator.group_settings import GroupSettings
-from headrace.coordinator.journal import Journal, Pair
+from headrace.coordinator.journal import Pair
 from headrace.coordinator.journal_errors import response_code
 from headrace.coordinator.member_budget import MemberBudget, MemberUsage
 from headrace.coordinator.offsets.store import OffsetStore
-from headrace.coordinator.placing import partition_for
+from headrace.coordinator.shard_journal import ShardJournal
 from headrace.coordinator.topic_view import TopicView
 from headrace.core.clock import Clock
-from headrace.protocol.error_codes import NONE
+from headrace.core.errors import InvariantError
+from headrace.core.telemetry import failure
+from headrace.protocol.error_codes import NONE, NOT_COORDINATOR
 
-ANSWERS_PER_TURN: Final = 128  # given to the members of one group, or of those that have to wait
+LOADING_WAIT_MS: Final = 1_000  # a deadline that has come while the shard is loaded is looked at again
+
+logger = logging.getLogger(__name__)
 
 
 class GroupTable:
     def __init__(
-        self, journal: Journal, clock: Clock, call_later: CallLater, settings: GroupSettings, topics: TopicView
+        self,
+        journal: ShardJournal,
+        clock: Clock,
+        call_later: CallLater,
+        settings: GroupSettings,
+        topics: TopicView,
+        budget: MemberBudget,
     ) -> None:
         self.settings = settings
         self.topics = topics
         self.journal = journal
         self.call_later = call_later
-        self.offsets = OffsetStore(self.partition_of)
+        self.offsets = OffsetStore()
         self.classic: dict[str, ClassicGroup] = {}
-        self.lost: frozenset[int] = frozenset()  # partitions of the journal that could not be read
         self.deleting: set[str] = set()  # groups whose many offsets are on their way out
         self._clock = clock
-        self.budget = MemberBudget(settings, self._usage)
+        self.budget = budget  # shared with the other shards
+        self.is_active = False  # requests are served
         self.consumer_bytes: Callable[[], int] = int  # of the members of consumer groups; whoever owns those sets it
         self._alarms: dict[str, Alarm] = {}
-        self._answers: deque[Answer] = deque()  # of large groups: given out in slices
+        self._busy: set[ClassicGroup] = set()  # whose events go on in the next turn
 
     def now(self) -> Now:
         return Now(self._clock.now_ms(), int(self._clock.monotonic() * 1000))
@@ -49,7 +60,12 @@ class GroupTable:
         group = self.classic[group_id] = ClassicGroup(group_id, self.settings, self.now(), self.budget)
         return group
 
-    def _usage(self) -> MemberUsage:
+    @property
+    def is_closed(self) -> bool:
+        """The shard is given up: what happens to its groups from now on is of no consequence."""
+        return self.journal.is_closed
+
+    def usage(self) -> MemberUsage:
         rosters = [group.roster for group in self.classic.values()]
         byte_count = sum(each.byte_count + each.assignment_bytes for each in rosters)
         return MemberUsage(byte_count + self.consumer_bytes(), sum(len(each.pending) for each in rosters))
@@ -59,40 +75,46 @@ class GroupTable:
         if self.classic.get(group.group_id) is group:
             del self.classic[group.group_id]
 
-    def partition_of(self, group_id: str) -> int:
-        """Asked for each record: until the journal's topic is made, its number of partitions may still change."""
-        return partition_for(group_id, self.journal.partition_count)
+    def put_back(self, group: ClassicGroup) -> None:
+        """What was to take its place could not be written."""
+        if self.is_closed:
+            self.perform(group, group.die(NOT_COORDINATOR, self.now()))
+            return
+        self.classic.setdefault(group.group_id, group)
+        self.watch(group, self.now())
 
-    def append(self, group_id: str, records: Sequence[Pair], done: Callable[[int], None]) -> None:
+    def append(self, records: Sequence[Pair], done: Callable[[int], None]) -> None:
         """One atomic batch about a group; `done` is told NONE when it is safe, or what to answer if it is not."""
-        self.journal.append(self.partition_of(group_id), records, lambda error: done(response_code(error)))
+        self.journal.append(records, lambda error: done(response_code(error)))
 
     # ── what the machines want done ──────────────────────────────────────────────────────────────────────────────
 
     def perform(self, group: ClassicGroup, effects: Iterable[Effect]) -> None:
-        """Records in their order and at once; of many answers (all members of a large group) some in later turns."""
-        left = ANSWERS_PER_TURN
+        """Records in their order and at once, and answers. What is left of the event (all members of a large group)
+        goes on in later turns."""
         for effect in effects:
-            if not isinstance(effect, Answer):
-                self._store(group, effect)
-            elif left > 0:
-                left -= 1
+            if isinstance(effect, Answer):
                 effect.ticket(effect.body)
             else:
-                self._answer_later(effect)
+                self._store(group, effect)
+        if group.is_busy:
+            self._go_on_later(group)
         self.watch(group, self.now())
 
-    def _answer_later(self, answer: Answer) -> None:
-        if not self._answers:
-            self.call_later(0, self._answer_slice)
-        self._answers.append(answer)
+    def _go_on_later(self, group: ClassicGroup) -> None:
+        if group not in self._busy:
+            self._busy.add(group)
+            self.call_later(0, lambda: self._go_on(group))
 
-    def _answer_slice(self) -> None:
-        for _ in range(min(ANSWERS_PER_TURN, len(self._answers))):
-            ticket, body = self._answers.popleft()
-            ticket(body)
-        if self._answers:
-            self.call_later(0, self._answer_slice)
+    def _go_on(self, group: ClassicGroup) -> None:
+        self._busy.discard(group)
+        try:
+            effects = group.go_on(self.now())
+        except Exception:
+            if group.is_busy:
+                self._go_on_later(group)  # the others in line
+            raise
+        self.perform(group, effects)
 
     def _store(self, group: ClassicGroup, store: Store) -> None:
         def written(code: int) -> None:
@@ -104,14 +126,14 @@ class GroupTable:
             for ticket, body in store.answers:
                 ticket(body if code == NONE else {"error_code": code, "members": []})
 
-        record = group_records.encode_group_metadata(group.group_id, store.metadata)
-        self.append(group.group_id, [*store.before, record], written)
+        record = group_records.encode_group_metadata(group.group_id, store.metadata, store.encoded_members)
+        self.append([*store.before, record], written)
 
     # ── deadlines ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def watch(self, group: ClassicGroup, now: Now) -> None:
         """Sees to it that the group is woken at its next deadline."""
-        if self.classic.get(group.group_id) is group:
+        if not group.expiry_waits and self.classic.get(group.group_id) is group and not self.is_closed:
             self.wake_at(group.group_id, group.deadlines.wake_ms, now)
 
     def wake_at(self, group_id: str, wake_ms: int, now: Now) -> None:
@@ -126,7 +148,25 @@ class GroupTable:
 
     def _wake(self, group_id: str) -> None:
         group = self.classic.get(group_id)
-        if group is not None:
-            self.perform(group, group.expire(self.now()))
+        if group is None or self.is_closed:
+            self._alarms.pop(group_id, None)
+        elif not self.is_active:
+            now = self.now()
+            self.wake_at(group_id, now.ms + LOADING_WAIT_MS, now)
         else:
-            del self._alarms[group_id]
+            self.perform(group, group.expire(self.now()))
+
+    # ── giving up ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def abandon(self, group: ClassicGroup) -> None:
+        """The shard is given up, and the group with it: whoever waits in it is told to look for the coordinator."""
+        self.forget_classic(group)
+        alarm = self._alarms.pop(group.group_id, None)
+        if alarm is not None:
+            alarm.cancel()
+        try:
+            self.perform(group, group.die(NOT_COORDINATOR, self.now()))
+        except InvariantError:
+            raise
+        except Exception as error:  # other groups go all the same
+            failure(logger, "group failed when it was given up", error, group=group.group_id)

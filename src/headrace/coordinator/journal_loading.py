@@ -1,28 +1,35 @@
-"""Reading a journal again after a restart, so that damage costs no more than what it hit.
+"""Reading a shard's partition of the journal, so that damage costs no more than what it hit.
 
 Bytes from the disk are not trusted. A record that cannot be replayed is passed over and counted; a partition that
-cannot be read is given up as a whole, since what it would lack is not known: whoever belongs there has no coordinator.
+cannot be read is given up as a whole (`StorageError`), since what it would lack is not known.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
-from headrace.coordinator.journal import Journal, JournalRecord
-from headrace.core.errors import StorageError
+from headrace.coordinator.journal import Journal, JournalReader, JournalRecord
+from headrace.core.errors import InvariantError
 
-Replay = Callable[[int, JournalRecord], None]  # partition, record
+Steps = Generator[int, None, None]  # after each step: how many records or groups it was about, or WAITING
+WAITING = -1  # it cannot go on before something else has happened: look again a little later
+"""What a load or an unload yields."""
 
 
-def replay_all(journal: Journal, replay: Replay) -> frozenset[int]:
-    """Replays all that can be read; returns the partitions that cannot, of which some records may be replayed."""
-    lost = set()
-    for partition in range(journal.partition_count):
-        try:
-            for record in journal.read_all(partition):
+def replay_to_end(
+    journal: Journal, reader: JournalReader, partition: int, replay: Callable[[JournalRecord], None]
+) -> Steps:
+    """Slice by slice, until all that was given to the log is replayed and may be acted on."""
+    while True:
+        records = reader.take()
+        if records is not None:
+            for record in records:
                 try:
-                    replay(partition, record)
+                    replay(record)
+                except InvariantError:
+                    raise
                 except Exception as error:  # whatever it is, it comes from the bytes of this one record
                     journal.skipped(partition, record.offset, error)
-        except (StorageError, OSError) as error:
-            journal.lost(partition, error)
-            lost.add(partition)
-    return frozenset(lost)
+            yield len(records)
+        elif journal.is_ready(partition):
+            return
+        else:
+            yield WAITING

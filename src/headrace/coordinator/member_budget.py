@@ -83,6 +83,10 @@ class MemberBudget:
             self._count_again(now_ms)
         return self._byte_count
 
+    def count_soon(self) -> None:
+        """Many groups have come or gone at once: the next one who asks is told of it."""
+        self._counted_ms = -RECOUNT_ASKED_MS
+
     def _count_again(self, now_ms: int) -> None:
         if self._recount is not None and now_ms - self._counted_ms >= RECOUNT_MS:
             self._counted_ms = now_ms

@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
+TopicPartition = tuple[str, int]
+
 
 class TopicView(Protocol):
     @property

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.core.settings.reading import Given
+    from headrace.core.settings.reading import GivenSetting
 
 COORDINATION = (
     "zookeeper.connect",
@@ -28,7 +28,7 @@ REPLICATION = (
 CLUSTER_KEYS = (*COORDINATION, *REPLICATION)
 
 
-def cluster_warnings(given: "Mapping[str, Given]") -> Iterator[str]:
+def cluster_warnings(given: "Mapping[str, GivenSetting]") -> Iterator[str]:
     """`given` holds, by key, the entry that counts."""
     coordination = [given[key] for key in COORDINATION if key in given and given[key].text.strip()]
     if coordination:
@@ -44,7 +44,7 @@ def cluster_warnings(given: "Mapping[str, Given]") -> Iterator[str]:
         )
 
 
-def _listed(given: "list[Given]") -> str:
+def _listed(given: "list[GivenSetting]") -> str:
     return ", ".join(f"{each.key}={each.text.strip()} ({each.where})" for each in given)
 
 

@@ -1,8 +1,8 @@
 """Kafka's settings that this broker does not have, by name: a real `server.properties` loads without noise.
 
 Most have no meaning on one embedded node: threads that do not exist, other brokers, ZooKeeper, KRaft, TLS.
-These are accepted in silence. A few would be missed by whoever set them; those are warned of, here and (where they
-ask for more than one broker) in `cluster_keys`.
+These are accepted without a word. A few would be missed by the operator who set them: those give a warning, here and
+(where they ask for more than one broker) in `cluster_keys`.
 """
 
 from functools import cache
@@ -21,7 +21,7 @@ UNSUPPORTED: dict[str, tuple[tuple[str, ...], str]] = {
     "cordoned.log.dirs": (("",), "leave the directory out of log.dirs instead"),
     "remote.log.storage.system.enable": (
         ("false",),
-        "there is no tiered storage; all data stays in log.dirs",
+        "tiered storage is not supported; all data stays in log.dirs",
     ),
 }
 
@@ -66,10 +66,10 @@ group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms gro
 group.streams.max.standby.replicas group.streams.min.assignment.interval.ms
 group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms
 group.streams.num.standby.replicas group.streams.session.timeout.ms initial.broker.registration.timeout.ms
-inter.broker.listener.name inter.broker.protocol.version internal.metadata.delete.delay.millis
+inter.broker.protocol.version internal.metadata.delete.delay.millis
 internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
 kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
-leader.imbalance.per.broker.percentage listener.security.protocol.map log.cleaner.threads
+leader.imbalance.per.broker.percentage log.cleaner.threads
 log.dir.failure.timeout.ms log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
 log.message.downconversion.enable log.message.format.version log.message.timestamp.difference.max.ms
 metadata.log.dir metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms

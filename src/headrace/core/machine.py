@@ -49,17 +49,17 @@ def nearest_directory(path: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Disk:
+class DiskSpace:
     path: str
     free_bytes: int
     writable: bool
     executable: bool  # whether programs and libraries on it may be run
 
 
-def disk(path: str) -> Disk:
+def disk(path: str) -> DiskSpace:
     where = nearest_directory(path)
     stats = os.statvfs(where)
-    return Disk(
+    return DiskSpace(
         path=where,
         free_bytes=stats.f_bavail * stats.f_frsize,
         writable=os.access(where, os.W_OK | os.X_OK),
@@ -68,18 +68,18 @@ def disk(path: str) -> Disk:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listener:
+class PortOwner:
     pid: int | None  # None when the process is another user's
     command: str
     speaks_kafka: bool
 
 
-def listener(host: str, port: int) -> Listener | None:
+def listener(host: str, port: int) -> PortOwner | None:
     """Who would answer a connection to the port; None when it is free."""
     if _bindable(host, port):
         return None
     pid = next(iter(_owners(port)), None)
-    return Listener(pid=pid, command=_command(pid), speaks_kafka=speaks_kafka(host, port))
+    return PortOwner(pid=pid, command=_command(pid), speaks_kafka=speaks_kafka(host, port))
 
 
 def _bindable(host: str, port: int) -> bool:

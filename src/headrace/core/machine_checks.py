@@ -1,7 +1,7 @@
 """Whether this machine will do: Python, the port, the disks, open files, memory. Facts in, findings out; no IO."""
 
 from headrace.core.findings import Finding, fail, ok, warn
-from headrace.core.machine import Disk, Listener
+from headrace.core.machine import DiskSpace, PortOwner
 
 PYTHON_MIN = (3, 11)
 DISK_FREE_BYTES_MIN = 256 << 20
@@ -21,7 +21,7 @@ def check_python(version: tuple[int, int, int], executable: str) -> Finding:
     return ok("python", text)
 
 
-def check_port(port: int, listener: Listener | None) -> Finding:
+def check_port(port: int, listener: PortOwner | None) -> Finding:
     """A broker that answers is as good as a free port: it may well be the user's own."""
     if listener is None:
         return ok("port", f"{port} is free")
@@ -29,10 +29,10 @@ def check_port(port: int, listener: Listener | None) -> Finding:
     who = f"pid {listener.pid} ({command})" if listener.pid is not None else "a process of another user"
     if listener.speaks_kafka:
         return ok("port", f"{port}: a Kafka broker answers, {who}")
-    return warn("port", f"{port} is taken by {who}, which is no Kafka broker", f"headrace up --port {port + 1}")
+    return warn("port", f"{port} is taken by {who}, which is not a Kafka broker", f"headrace up --port {port + 1}")
 
 
-def check_disk(what: str, disk: Disk, *, setting: str, must_execute: bool = False) -> Finding:
+def check_disk(what: str, disk: DiskSpace, *, setting: str, must_execute: bool = False) -> Finding:
     """`setting` is how to say another directory."""
     subject = f"disk: {what}"
     free = f"{disk.path} has {size(disk.free_bytes)} free"
@@ -43,7 +43,7 @@ def check_disk(what: str, disk: Disk, *, setting: str, must_execute: bool = Fals
     if disk.free_bytes < DISK_FREE_BYTES_MIN:
         return fail(subject, f"{free}, {size(DISK_FREE_BYTES_MIN)} is the least", f"make room, or {setting}")
     if disk.free_bytes < DISK_FREE_BYTES_GOOD:
-        return warn(subject, f"{free}, {size(DISK_FREE_BYTES_GOOD)} is wanted", f"make room, or {setting}")
+        return warn(subject, f"{free}, {size(DISK_FREE_BYTES_GOOD)} is recommended", f"make room, or {setting}")
     return ok(subject, free)
 
 
@@ -54,7 +54,7 @@ def check_open_files(soft: int, hard: int) -> Finding:
     if 0 <= soft < OPEN_FILES_MIN:
         return fail("open files", f"{text}, {OPEN_FILES_MIN} is the least", remedy)
     if 0 <= soft < OPEN_FILES_GOOD:
-        return warn("open files", f"{text}, {OPEN_FILES_GOOD} is wanted for many partitions", remedy)
+        return warn("open files", f"{text}, {OPEN_FILES_GOOD} is recommended for many partitions", remedy)
     return ok("open files", text)
 
 
@@ -65,7 +65,7 @@ def check_memory(available_bytes: int | None, limit_bytes: int) -> Finding:
     if free < MEMORY_BYTES_MIN:
         return fail("memory", f"{text}, Spark needs {size(MEMORY_BYTES_MIN)}", remedy)
     if free < MEMORY_BYTES_GOOD:
-        return warn("memory", f"{text}, {size(MEMORY_BYTES_GOOD)} is wanted for Spark", remedy)
+        return warn("memory", f"{text}, {size(MEMORY_BYTES_GOOD)} is recommended for Spark", remedy)
     return ok("memory", text)
 
 

@@ -3,46 +3,17 @@
 No IO. An identity is a scheme and an id; a connection has several: its address, and what it has shown by addauth.
 """
 
-import base64
-import hashlib
 import ipaddress
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
 
-from headrace.keeper.codes import ALL_PERMISSIONS, INVALID_ACL, NO_AUTH, READ, RefusedError
-
-
-class Identity(NamedTuple):
-    scheme: str
-    id: str
-
-
-class Acl(NamedTuple):
-    permissions: int
-    scheme: str
-    id: str
-
-
-ANYONE: Final = Identity("world", "anyone")
-OPEN: Final = (Acl(ALL_PERMISSIONS, "world", "anyone"),)
-READ_ONLY: Final = (Acl(READ, "world", "anyone"),)
-
-
-def digest(credentials: bytes) -> str | None:
-    """`user:password` as an access control list keeps it; None if there is no colon."""
-    user, colon, _ = credentials.partition(b":")
-    if not colon:
-        return None
-    hashed = base64.b64encode(hashlib.sha1(credentials).digest()).decode()
-    return f"{user.decode('utf-8', 'replace')}:{hashed}"
+from headrace.protocol.zookeeper.acl import OPEN, Acl, Identity, digest
+from headrace.protocol.zookeeper.codes import INVALID_ACL, NO_AUTH, RefusedError
 
 
 def identities(scheme: str, credentials: bytes, address: str, super_digest: str) -> list[Identity] | None:
     """What a client that shows these credentials is; None if they are not accepted."""
     if scheme == "digest":
         shown = digest(credentials)
-        if shown is None:
-            return None
         found = [Identity("super", "")] if super_digest and shown == super_digest else []
         return [*found, Identity("digest", shown)]
     if scheme == "ip":
@@ -52,6 +23,8 @@ def identities(scheme: str, credentials: bytes, address: str, super_digest: str)
 
 def fixed(acl: Sequence[Acl], who: Iterable[Identity], path: str) -> tuple[Acl, ...]:
     """The list as it is stored: `auth` becomes the client's own identities, repeated entries go."""
+    if acl is OPEN:
+        return OPEN
     if not acl:
         raise RefusedError(INVALID_ACL, path)
     stored: dict[Acl, None] = {}

@@ -6,16 +6,17 @@ The order of the checks is ZooKeeper's, since it decides which of several errors
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from headrace.keeper import acl, codes, paths, quota, requests, transactions
-from headrace.keeper.acl import Identity
-from headrace.keeper.codes import RefusedError
+from headrace.keeper import acl, quota, transactions
 from headrace.keeper.tree import Tree
 from headrace.keeper.znode import CONTAINER_OWNER, TTL_MS_MAX, Znode, is_session, ttl_owner
+from headrace.protocol.zookeeper import codes, paths, requests
+from headrace.protocol.zookeeper.acl import OPEN, Acl, Identity
+from headrace.protocol.zookeeper.codes import RefusedError
 
 FLAGS: Final = range(7)
 _SEQUENTIAL: Final = (2, 3, 6)
 _EPHEMERAL: Final = (1, 3)
-_CONTAINER: Final = 4
+CONTAINER: Final = 4
 _MORTAL: Final = (5, 6)
 
 Change = requests.Create | requests.Delete | requests.SetData | requests.SetAcl | requests.Check
@@ -68,7 +69,7 @@ def _owner(change: requests.Create, asker: Asker) -> int:
         return ttl_owner(change.ttl_ms)
     if change.ttl_ms >= 0:
         raise RefusedError(codes.BAD_ARGUMENTS, change.path)
-    if change.flags == _CONTAINER:
+    if change.flags == CONTAINER:
         return CONTAINER_OWNER
     if change.flags in _EPHEMERAL:
         return asker.session
@@ -95,9 +96,9 @@ def _create(tree: Tree, change: requests.Create, asker: Asker) -> transactions.C
     return transactions.Create(path, change.data, _shared(stored), owner, parent.creates + 1)
 
 
-def _shared(stored: tuple[acl.Acl, ...]) -> tuple[acl.Acl, ...]:
+def _shared(stored: tuple[Acl, ...]) -> tuple[Acl, ...]:
     """The common list is one object: it costs no memory per node and is told at a glance."""
-    return acl.OPEN if stored == acl.OPEN else stored
+    return OPEN if stored == OPEN else stored
 
 
 def _delete(tree: Tree, change: requests.Delete, asker: Asker) -> transactions.Delete:

@@ -6,19 +6,25 @@ what a crash could take back. Outputs to one connection keep their order, so the
 its event, and the event before any answer that shows the change.
 """
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final
 
-from headrace.keeper import acl, answers, codes, deciding, requests, transactions, watches
-from headrace.keeper.acl import Identity
-from headrace.keeper.codes import RefusedError
+from headrace.core.errors import InvariantError
+from headrace.keeper import acl, deciding, quota, transactions, watches
 from headrace.keeper.deciding import Asker
 from headrace.keeper.sessions import NO_PASSWORD, Session, Sessions
 from headrace.keeper.tree import Event, Tree
 from headrace.keeper.znode import Znode, owner_ttl_ms
+from headrace.protocol.zookeeper import answers, codes, requests
+from headrace.protocol.zookeeper.acl import Identity, acl_bytes
+from headrace.protocol.zookeeper.codes import RefusedError
 
 EXPIRED_PER_TURN: Final = 64
 REMOVED_PER_TURN: Final = 256  # containers and nodes whose time is over
+IDENTITIES_MAX: Final = 64  # of one connection
+WATCHED_CHARACTERS_MAX: Final = 32 << 20  # of the paths that one connection watches
+LOOKED_AT_PER_TURN: Final = 10_000  # containers and nodes with a time to live
+UNASKED: Final = -1
 NO_ZXID: Final = -1  # of an event that a client has missed
 SYSTEM_ERROR: Final = -1  # a full disk: the change was not made
 
@@ -26,27 +32,34 @@ SYSTEM_ERROR: Final = -1  # a full disk: the change was not made
 class Peer:
     """A connection as the machine knows it."""
 
-    __slots__ = ("address", "identities", "refused", "session")
+    __slots__ = ("address", "bytes_held", "identities", "refused", "session")
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.identities: list[Identity] = [Identity("ip", address)]
         self.session: Session | None = None
+        self.bytes_held = 0  # of outputs that wait for the disk
         self.refused = False  # nothing more is taken from it
 
 
-class Output(NamedTuple):
-    zxid: int
-    began_ms: int  # when the turn began that made it
-    peer: Peer
-    frame: bytes | None  # None: close the connection
+class Output:
+    __slots__ = ("asked_ms", "frame", "peer", "zxid")
+
+    def __init__(self, zxid: int, asked_ms: int, peer: Peer, frame: bytes | None) -> None:
+        self.zxid = zxid
+        self.asked_ms = asked_ms  # when the turn began that made it; UNASKED: an event, which answers no request
+        self.peer = peer
+        self.frame = frame  # None: close the connection
 
 
-class Staged(NamedTuple):
+class Staged:
     """A transaction that is to be written."""
 
-    zxid: int
-    data: bytes
+    __slots__ = ("data", "zxid")
+
+    def __init__(self, zxid: int, data: bytes) -> None:
+        self.zxid = zxid
+        self.data = data
 
 
 class Machine:
@@ -56,8 +69,10 @@ class Machine:
         sessions: Sessions,
         *,
         super_digest: str = "",
+        never_used_ms: int = 0,
         watches_per_peer_max: int = 100_000,
         tree_bytes_max: int = 1 << 40,
+        sessions_max: int = 100_000,
     ) -> None:
         self.tree = tree
         self.sessions = sessions
@@ -70,8 +85,11 @@ class Machine:
         self.wall_ms = 0  # the time of a turn, for the nodes
         self.steady_ms = 0  # the same on a clock that never jumps, for the sessions
         self._super_digest = super_digest
+        self._never_used_ms = never_used_ms
         self._watches_per_peer_max = watches_per_peer_max
         self._tree_bytes_max = tree_bytes_max
+        self._sessions_max = sessions_max
+        self._to_clear: Iterator[str] = iter(())  # containers and nodes with a time to live, in rotation
 
     def at(self, wall_ms: int, steady_ms: int) -> None:
         """The time of what comes next."""
@@ -95,7 +113,7 @@ class Machine:
             self._close(peer)
 
     def _open(self, peer: Peer, asked: requests.Connect, timeout_ms: int) -> None:
-        if not self.has_room():
+        if len(self.sessions.open) >= self._sessions_max or not self.has_room():
             self._close(peer)
             return
         id = self.sessions.new_id(self.wall_ms)
@@ -170,6 +188,7 @@ class Machine:
         if request.kind == codes.WHO_AM_I:
             return answers.who_am_i(peer.identities)
         if request.kind == codes.RECONFIG:
+            self._demand_room()
             raise self._refuse(session, xid, codes.RECONFIG_DISABLED)
         if request.kind == codes.CLOSE_SESSION:
             self._demand_room()
@@ -179,11 +198,12 @@ class Machine:
 
     def _auth(self, peer: Peer, xid: int, request: requests.Auth) -> None:
         found = acl.identities(request.scheme, request.credentials, peer.address, self._super_digest)
-        if found is None:
+        new = [each for each in found or () if each not in peer.identities]
+        if found is None or len(peer.identities) + len(new) > IDENTITIES_MAX:
             self._send(peer, answers.reply(xid, 0, codes.AUTH_FAILED))
             self._close(peer)
             return
-        peer.identities += [each for each in found if each not in peer.identities]
+        peer.identities += new
         self._send(peer, answers.reply(xid, 0, codes.OK))
 
     # ── changes ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -209,7 +229,8 @@ class Machine:
         return self._changed(change, body)
 
     def _demand_memory(self, change: object) -> None:
-        if self.tree.bytes > self._tree_bytes_max and isinstance(change, requests.Create | requests.SetData):
+        grows = isinstance(change, requests.Create | requests.SetData | requests.SetAcl)
+        if grows and self.tree.bytes > self._tree_bytes_max:
             raise RefusedError(codes.QUOTA_EXCEEDED)
 
     def _changed(self, change: deciding.Change, body: transactions.Body) -> bytes:
@@ -228,32 +249,42 @@ class Machine:
             raise self._refuse(session, xid, codes.MARSHALLING_ERROR)
         tree, asker, zxid = self.tree, Asker(session.id, peer.identities), self.tree.last_zxid + 1
         before = len(tree.events)
-        tree.undo = []
         bodies: list[transactions.Body] = []
         results: list[bytes] = []
-        for place, step in enumerate(request.steps):
-            try:
+        tree.undo = []
+        try:
+            for step in request.steps:
                 self._demand_memory(step)
                 body = deciding.decide(tree, step, asker)
-            except RefusedError as refused:
-                tree.roll_back()
-                tree.last_zxid = zxid - 1
-                del tree.events[before:]
-                errors = [codes.OK] * place + [refused.code]
-                errors += [codes.RUNTIME_INCONSISTENCY] * (len(request.steps) - place - 1)
-                failed = transactions.Multi(tuple(transactions.Failed(code) for code in errors))
-                self._stage(session.id, xid, failed)
-                return answers.multi([answers.step_failed(code) for code in errors])
-            transactions.apply(tree, body, zxid, self.wall_ms)
-            bodies.append(body)
-            results.append(self._step_done(step, body))
+                transactions.apply(tree, body, zxid, self.wall_ms)
+                bodies.append(body)
+                results.append(self._step_done(step, body))
+            data = self._encoded(session.id, xid, transactions.Multi(tuple(bodies)), zxid)
+        except RefusedError as refused:
+            self._take_back(zxid, before)
+            errors = [codes.OK] * len(bodies) + [refused.code]
+            errors += [codes.RUNTIME_INCONSISTENCY] * (len(request.steps) - len(errors))
+            failed = transactions.Multi(tuple(transactions.Failed(code) for code in errors))
+            self._stage(session.id, xid, failed)
+            return answers.multi([answers.step_failed(code) for code in errors])
+        except BaseException:  # a bug of ours, which costs the client its connection, and must leave nothing behind
+            self._take_back(zxid, before)
+            raise
         tree.undo = None
-        self._log(session.id, xid, transactions.Multi(tuple(bodies)), zxid)
+        self._log(data, zxid)
         self._tell()
         return answers.multi(results)
 
+    def _take_back(self, zxid: int, events: int) -> None:
+        tree = self.tree
+        tree.roll_back()
+        tree.last_zxid = zxid - 1
+        del tree.events[events:]
+
     def _step_done(self, step: deciding.Change, body: transactions.Body) -> bytes:
         if isinstance(step, requests.Create):
+            if step.flags == deciding.CONTAINER:
+                step = step._replace(kind=codes.CREATE_CONTAINER)  # answered with its stat, whoever makes it
             kind = codes.CREATE if step.kind == codes.CREATE else codes.CREATE2
         elif isinstance(step, requests.SetData):
             kind = codes.SET_DATA
@@ -263,14 +294,24 @@ class Machine:
 
     def _stage(self, session: int, cxid: int, body: transactions.Body) -> None:
         zxid = self.tree.last_zxid + 1
-        transactions.apply(self.tree, body, zxid, self.wall_ms)
-        self._log(session, cxid, body, zxid)
+        data = self._encoded(session, cxid, body, zxid)  # first, so that what cannot be written changes nothing
+        try:
+            transactions.apply(self.tree, body, zxid, self.wall_ms)
+        except Exception as error:
+            raise InvariantError(f"transaction {zxid:#x} was decided and could not be applied: {error!r}") from error
+        self._log(data, zxid)
 
-    def _log(self, session: int, cxid: int, body: transactions.Body, zxid: int) -> None:
+    def _encoded(self, session: int, cxid: int, body: transactions.Body, zxid: int) -> bytes:
+        return transactions.encode(transactions.Transaction(session, cxid, zxid, self.wall_ms, body))
+
+    def _log(self, data: bytes, zxid: int) -> None:
         self.tree.last_zxid = zxid
-        data = transactions.encode(transactions.Transaction(session, cxid, zxid, self.wall_ms, body))
         self.staged.append(Staged(zxid, data))
         self.staged_bytes += len(data)
+
+    def take_outputs(self) -> list[Output]:
+        outputs, self.outputs = self.outputs, []
+        return outputs
 
     def take_staged(self) -> list[Staged]:
         staged, self.staged, self.staged_bytes = self.staged, [], 0
@@ -304,16 +345,31 @@ class Machine:
     def clear(self) -> int:
         """Removes empty containers that had children, and nodes whose time to live is over; how many."""
         tree, removed = self.tree, 0
-        for path in [*tree.containers, *tree.mortals]:
+        for looked_at in range(LOOKED_AT_PER_TURN):
             if removed >= REMOVED_PER_TURN or not self.has_room():
                 break
-            node = tree.nodes[path]
-            if tree.count(path) or not _is_over(node, self.wall_ms):
+            path = next(self._to_clear, None)
+            if path is None and not looked_at:
+                self._to_clear = iter([*tree.containers, *tree.mortals])
+                path = next(self._to_clear, None)
+            if path is None:
+                break
+            if not (path in tree.containers or path in tree.mortals) or tree.count(path):
+                continue
+            if not self._is_over(tree.nodes[path]):
                 continue
             self._stage(0, 0, transactions.Delete(path, codes.DELETE_CONTAINER))
             self._tell()
             removed += 1
         return removed
+
+    def _is_over(self, node: Znode) -> bool:
+        age_ms = self.wall_ms - node.modified_ms
+        ttl_ms = owner_ttl_ms(node.owner)
+        if ttl_ms:
+            return age_ms > ttl_ms
+        # A container that never had children may be waiting for its first.
+        return node.creates > 0 or 0 < self._never_used_ms < age_ms
 
     # ── reads ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -326,8 +382,9 @@ class Machine:
         if kind == codes.EXISTS and "\0" in path:
             raise RefusedError(codes.BAD_ARGUMENTS, path)
         path = path or "/"  # as in ZooKeeper, whose root has both names
+        quota.refresh(self.tree, path)
         if request.watch:
-            self._demand_watch(peer)
+            self._demand_watches(peer, 1, len(path))
         node = self.tree.nodes.get(path)
         if node is None:
             if kind == codes.EXISTS and request.watch:
@@ -357,31 +414,34 @@ class Machine:
     def _acl(self, peer: Peer, path: str, node: Znode) -> bytes:
         acl.demand(node.acl, codes.READ | codes.ADMIN, peer.identities, path)
         shown = node.acl if acl.allows(node.acl, codes.ADMIN, peer.identities) else tuple(acl.masked(node.acl))
-        return transactions.acl_bytes(shown) + self.tree.stat(path, node)
+        return acl_bytes(shown) + self.tree.stat(path, node)
 
     def _ephemerals(self, peer: Peer, prefix: str) -> bytes:
         own = self.tree.ephemerals.get(peer.session.id if peer.session else 0, {})
         return answers.names([path for path in own if path.startswith(prefix)])
 
     def _multi_read(self, peer: Peer, request: requests.MultiRead) -> bytes:
+        """It sets no watch, whatever its steps say, as in ZooKeeper."""
         results = []
         for step in request.steps:
             try:
-                results.append(answers.step_done(step.kind, self._read(peer, step)))
+                results.append(answers.step_done(step.kind, self._read(peer, step._replace(watch=False))))
             except RefusedError as refused:
                 results.append(answers.step_failed(refused.code))
         return answers.multi(results)
 
     # ── watches ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _demand_watch(self, peer: Peer) -> None:
-        if self.watches.count_of(peer) >= self._watches_per_peer_max:
+    def _demand_watches(self, peer: Peer, count: int, characters: int) -> None:
+        count += self.watches.count_of(peer)
+        characters += self.watches.characters_of(peer)
+        if count > self._watches_per_peer_max or characters > WATCHED_CHARACTERS_MAX:
             raise RefusedError(codes.THROTTLED)
 
     def _add_watch(self, peer: Peer, request: requests.AddWatch) -> bytes:
         if request.mode not in (codes.PERSISTENT_WATCH, codes.PERSISTENT_RECURSIVE_WATCH):
-            raise RefusedError(codes.BAD_ARGUMENTS, request.path)
-        self._demand_watch(peer)
+            raise RefusedError(codes.MARSHALLING_ERROR, request.path)
+        self._demand_watches(peer, 1, len(request.path))
         recursive = request.mode == codes.PERSISTENT_RECURSIVE_WATCH
         self.watches.add(watches.RECURSIVE if recursive else watches.PERSISTENT, request.path, peer)
         return answers.number(0)
@@ -394,15 +454,14 @@ class Machine:
 
     def _set_watches(self, peer: Peer, request: requests.SetWatches) -> bytes:
         """A client that came back: what changed meanwhile is told now, the rest is watched again."""
-        count = sum(map(len, request[1:]))
-        if self.watches.count_of(peer) + count > self._watches_per_peer_max:
-            raise RefusedError(codes.THROTTLED)
+        every = [request.data, request.exist, request.child, request.persistent, request.recursive]
+        self._demand_watches(peer, sum(map(len, every)), sum(len(path) for paths in every for path in paths))
         for path in request.data:
             self._watch_again(peer, watches.DATA, path, request.last_zxid)
         for path in request.exist:
             node = self.tree.nodes.get(path)
             if node is not None:
-                self._notify(peer, Event(codes.NODE_CREATED, path, ()), NO_ZXID)
+                self._missed(peer, codes.NODE_CREATED, path)
             else:
                 self.watches.add(watches.DATA, path, peer)
         for path in request.child:
@@ -416,36 +475,42 @@ class Machine:
     def _watch_again(self, peer: Peer, kind: int, path: str, last_zxid: int) -> None:
         node = self.tree.nodes.get(path)
         if node is None:
-            self._notify(peer, Event(codes.NODE_DELETED, path, ()), NO_ZXID)
+            self._missed(peer, codes.NODE_DELETED, path)
         elif kind == watches.DATA and node.modified_zxid > last_zxid:
-            self._notify(peer, Event(codes.NODE_DATA_CHANGED, path, ()), NO_ZXID)
+            self._missed(peer, codes.NODE_DATA_CHANGED, path)
         elif kind == watches.CHILD and node.parent_zxid > last_zxid:
-            self._notify(peer, Event(codes.NODE_CHILDREN_CHANGED, path, ()), NO_ZXID)
+            self._missed(peer, codes.NODE_CHILDREN_CHANGED, path)
         else:
             self.watches.add(kind, path, peer)
 
     def _tell(self) -> None:
         """Events of what was just applied go out before any answer that shows it."""
+        if not self.watches.count:
+            self.tree.events.clear()
+            return
         for event in self.tree.take_events():
-            for peer in self.watches.told_by(event.kind, event.path):
-                self._notify(peer, event, self.tree.last_zxid)
+            told = self.watches.told_by(event.kind, event.path)
+            if told:
+                frame = answers.notification(event.kind, event.path, self.tree.last_zxid)  # one for all of them
+                for peer in told:
+                    self._notify(peer, event, frame)
 
-    def _notify(self, peer: Peer, event: Event, zxid: int) -> None:
+    def _missed(self, peer: Peer, kind: int, path: str) -> None:
+        self._notify(peer, Event(kind, path, ()), answers.notification(kind, path, NO_ZXID))
+
+    def _notify(self, peer: Peer, event: Event, frame: bytes) -> None:
         if acl.allows(event.acl, codes.READ, peer.identities):
-            self._send(peer, answers.notification(event.kind, event.path, zxid))
+            self._put(peer, frame, UNASKED)
 
     # ── out ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _send(self, peer: Peer, frame: bytes) -> None:
-        self.outputs.append(Output(self.tree.last_zxid, self.steady_ms, peer, frame))
+        self._put(peer, frame, self.steady_ms)
+
+    def _put(self, peer: Peer, frame: bytes, asked_ms: int) -> None:
+        peer.bytes_held += len(frame)
+        self.outputs.append(Output(self.tree.last_zxid, asked_ms, peer, frame))
 
     def _close(self, peer: Peer) -> None:
         peer.refused = True
         self.outputs.append(Output(self.tree.last_zxid, self.steady_ms, peer, None))
-
-
-def _is_over(node: Znode, now_ms: int) -> bool:
-    ttl_ms = owner_ttl_ms(node.owner)
-    if ttl_ms:
-        return now_ms - node.modified_ms > ttl_ms
-    return node.creates > 0  # a container that never had children may be waiting for its first

@@ -2,49 +2,66 @@
 
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import InvariantError
 from headrace.core.files import Disk
 from headrace.core.telemetry import event
 from headrace.keeper import snapshot
+from headrace.keeper.log_writer import LogWriter
 from headrace.keeper.machine import Machine
 from headrace.keeper.server import Server
 from headrace.keeper.sessions import Sessions
 from headrace.keeper.settings import KeeperSettings
+from headrace.keeper.snapshotting import Snapshotting
 from headrace.keeper.storage import Storage
 from headrace.keeper.txn_log import ENTRY_BYTES_MORE, TxnLog, entry_bytes
 from headrace.keeper.words import Words
 from headrace.net.reactor import READ, Reactor
 from headrace.net.workers import Workers
 
+if TYPE_CHECKING:
+    from headrace.keeper.status import Status
+
 TICK_S: Final = 0.05  # how late a session may be ended
-CLEAR_S: Final = 1.0  # how often containers and times to live are looked at
+REPLAYED_MAX: Final = 10_000  # transactions that a start after a clean stop reads from logs
+CLEAR_AGAIN_S: Final = 0.05
 GAP_MS: Final = 2000  # the process stood still if there was no tick for this long
 
 logger = logging.getLogger(__name__)
 
 
 class Node:
-    def __init__(self, settings: KeeperSettings, clock: Clock | None = None, disk: Disk | None = None) -> None:
+    def __init__(
+        self,
+        settings: KeeperSettings,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        *,
+        reactor: Reactor | None = None,
+        workers: Callable[[str, int, Reactor], Workers] = Workers,
+    ) -> None:
+        """Clock, disk, loop and threads may be passed in, so that a simulation decides what happens when."""
         self.settings = settings
         self.port = 0
-        self.reactor = Reactor()
+        self.opened_ms = 0
+        self.wall_ahead_ms = 0  # of the steady clock, when it opened
+        self.reactor = reactor or Reactor()
         self._clock = clock or SystemClock()
         self._disk = disk or Disk()
         self._storage: Storage | None = None
-        self._writer = Workers("keeper-log", 1, self.reactor)
-        self._snapshots = Workers("keeper-snapshot", 1, self.reactor)
-        self._writing = False
-        self._writing_bytes = 0
-        self._snapshotting = False
+        self._workers = workers
+        self._snapshots = Snapshotting(self.reactor, self._disk, workers)
         self._since_snapshot = 0
         self._last_tick_ms = 0
+        self._ending = False
         self._failure: BaseException | None = None
+        self._status: Status | None = None
         self.machine: Machine
         self.server: Server
         self.log: TxnLog
+        self._writer: LogWriter
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -60,20 +77,31 @@ class Node:
             loaded.tree,
             sessions,
             super_digest=settings.super_digest,
+            never_used_ms=settings.never_used_ms,
             watches_per_peer_max=settings.watches_per_connection_max,
             tree_bytes_max=settings.tree_bytes_max,
+            sessions_max=settings.sessions_max,
         )
         self._take_time()
+        self.opened_ms = self.machine.steady_ms
+        self.wall_ahead_ms = self.machine.wall_ms - self.machine.steady_ms
         for id, timeout_ms in loaded.sessions.items():
             sessions.add(id, timeout_ms, self.machine.steady_ms)
         self.log = TxnLog(storage.logs, self._disk)
+        self._writer = LogWriter(self.log, self.reactor, self._clock, self._workers)
         self.machine.has_room = self._has_room
         self.server = Server(settings, self.reactor, self.machine, self._clock)
-        self.server.say = Words(self).answer
+        words = Words(self)
+        self.server.say = words.answer
+        if settings.metrics_port >= 0:
+            from headrace.keeper.status import Status  # which loads a web server
+
+            self._status = Status(self.reactor, words.figures, self._has_room)
+            self._status.start(settings.metrics_host, settings.metrics_port)
         self.port = self.server.listen()
         self.reactor.end_of_turn.append(self._end_of_turn)
         self.reactor.every(TICK_S, self._tick)
-        self.reactor.every(CLEAR_S, self._clear)
+        self.reactor.every(settings.clear_ms / 1000, self._clear)
 
     def run(self) -> None:
         self.reactor.run()
@@ -83,6 +111,10 @@ class Node:
     def hear(self, descriptor: int, heard: Callable[[int], None]) -> None:
         """Calls `heard` on the loop whenever the descriptor can be read: how a process learns of signals."""
         self.reactor.add(descriptor, READ, heard)
+
+    @property
+    def metrics_port(self) -> int:
+        return self._status.port if self._status is not None else -1
 
     def stop(self) -> None:
         """From any thread, or a signal handler."""
@@ -97,19 +129,27 @@ class Node:
         self._end(wait=False)
 
     def _end(self, *, wait: bool) -> None:
+        self._ending = True
         if self._storage is None:
             self.reactor.close()
             return
+        if self._status is not None:
+            self._status.stop()
         if hasattr(self, "server"):
             self.server.stop_listening()
         if wait:
-            self._writer.close()
-            self.reactor.run_pending()
-            if hasattr(self, "machine") and self.machine.staged and self._failure is None:
-                self.log.write(self._taken())
-            self._snapshots.close()
+            if hasattr(self, "_writer"):
+                self._writer.close()
+                self.reactor.run_pending()
+                if self.machine.staged and self._failure is None:
+                    self.log.write(self._taken())
+            given_up = self._snapshots.close()
+            many = given_up or self._since_snapshot >= REPLAYED_MAX
+            if many and hasattr(self, "machine") and self._failure is None:
+                self._last_snapshot(self._storage)
         else:
-            self._writer.abandon(5)
+            if hasattr(self, "_writer"):
+                self._writer.abandon(5)
             self._snapshots.abandon(5)
         if hasattr(self, "server"):
             self.server.drop_all()
@@ -118,13 +158,25 @@ class Node:
         self._storage.close()
         self.reactor.close()
 
+    def _last_snapshot(self, storage: Storage) -> None:
+        """So that the next start need not read all of the log; it can where this fails."""
+        machine = self.machine
+        sessions = {each.id: each.timeout_ms for each in machine.sessions.open.values()}
+        try:
+            snapshot.write(storage.snapshots, machine.tree.last_zxid, machine.tree.nodes, sessions, self._disk)
+            storage.purge(self.settings.snapshots_kept)
+        except OSError as error:
+            event(logger, logging.WARNING, "no snapshot at the stop: the next start takes longer", reason=str(error))
+
     # ── turns ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _take_time(self) -> None:
         self.machine.at(self._clock.now_ms(), int(self._clock.monotonic() * 1000))
 
     def _end_of_turn(self) -> None:
-        if self.machine.staged and not self._writing:
+        if self._failure is not None:
+            return
+        if self.machine.staged and not self._writer.busy:
             self._write()
         if self.machine.outputs:
             self.server.release(self.server.durable_zxid)
@@ -142,16 +194,31 @@ class Node:
 
     def _clear(self) -> None:
         self._take_time()
-        self.machine.clear()
+        if self.machine.clear() and not self._ending:  # there may be more of them than a turn has time for
+            self.reactor.call_later(CLEAR_AGAIN_S, self._clear)
 
     # ── the log ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _has_room(self) -> bool:
-        if not self.log.is_open and not self.log.open(self._next_zxid()):
+        if self._failure is not None:
             return False
         machine = self.machine
-        under_way = self._writing_bytes + machine.staged_bytes + ENTRY_BYTES_MORE * len(machine.staged)
-        return self.log.has_room(under_way + 2 * self.settings.request_bytes_max)
+        under_way = self._writer.bytes_under_way + machine.staged_bytes + ENTRY_BYTES_MORE * len(machine.staged)
+        try:
+            if not self.log.is_open and not self.log.open(self._next_zxid()):
+                return False
+            return self.log.has_room(under_way + 2 * self.settings.request_bytes_max)
+        except OSError as error:
+            self._fail_at_log(error)
+            return False
+
+    def _open_next(self) -> bool:
+        """Whether there was room for another log."""
+        try:
+            return self.log.open(self._next_zxid())
+        except OSError as error:
+            self._fail_at_log(error)
+            return False
 
     def _next_zxid(self) -> int:
         staged = self.machine.staged
@@ -165,23 +232,24 @@ class Node:
 
     def _write(self) -> None:
         last = self.machine.tree.last_zxid
-        pieces = self._taken()
-        self._writing = True
-        self._writing_bytes = sum(map(len, pieces))
-        self._writer.submit(lambda: self.log.write(pieces), lambda _, error: self._written(last, error))
+        self._writer.write(self._taken(), lambda error: self._written(last, error))
 
     def _written(self, zxid: int, error: BaseException | None) -> None:
-        self._writing = False
-        self._writing_bytes = 0
+        if self._failure is not None:
+            return  # behind a write that failed nothing is durable, whatever the disk says
         if error is not None:
-            reason = f"{self.log.path}: the log could not be synced ({error}); repair the disk or make room on it, then"
-            self._fail(InvariantError(f"{reason} start again: nothing that was answered is lost"))
+            self._fail_at_log(error)
             return
         self.server.release(zxid)
-        if self._since_snapshot >= self.settings.snapshot_count and not self._snapshotting:
+        self._snapshots.go_on()
+        if self._since_snapshot >= self.settings.snapshot_count and not self._snapshots.busy:
             self._snapshot()
-        if self.machine.staged:
+        if self.machine.staged and not self._ending:
             self._write()
+
+    def _fail_at_log(self, error: BaseException) -> None:
+        reason = f"{self.log.path or self.settings.data_dir}: the log could not be synced ({error}); repair the disk or"
+        self._fail(InvariantError(f"{reason} make room on it, then start again: nothing that was answered is lost"))
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error
@@ -192,20 +260,18 @@ class Node:
     def _snapshot(self) -> None:
         """A new log begins with it, so that the old ones can go."""
         storage = self._storage
-        if storage is None or not self.log.open(self._next_zxid()):
+        if storage is None or not self._open_next():
             return
         self._since_snapshot = 0
-        self._snapshotting = True
-        nodes, zxid = self.machine.tree.nodes.copy(), self.machine.tree.last_zxid
-        sessions = {each.id: each.timeout_ms for each in self.machine.sessions.open.values()}
-
-        def work() -> None:
-            snapshot.write(storage.snapshots, zxid, nodes, sessions, self._disk)
-            storage.purge(self.settings.snapshots_kept)
-
-        self._snapshots.submit(work, self._snapshot_done)
-
-    def _snapshot_done(self, _: object, error: BaseException | None) -> None:
-        self._snapshotting = False
-        if error is not None:
-            event(logger, logging.WARNING, "snapshot not written; it is tried again later", reason=str(error))
+        machine, settings = self.machine, self.settings
+        sessions = {each.id: each.timeout_ms for each in machine.sessions.open.values()}
+        zxid = machine.tree.last_zxid
+        self._snapshots.begin(
+            storage.snapshots,
+            zxid,
+            machine.tree.nodes.copy(),
+            sessions,
+            lambda: storage.purge(settings.snapshots_kept),
+            # With an older snapshot, the logs alone must lead to the same state.
+            may_finish=lambda: self.server.durable_zxid >= zxid,
+        )

@@ -2,18 +2,21 @@
 
 A quota is a node as `zookeeper-shell.sh` sets it: `/zookeeper/quota/<path>/zookeeper_limits` with a text such as
 `count=100,bytes=1000=;byteHardLimit=1000;countHardLimit=100`. A hard limit refuses what would go beyond it; a soft one
-(`count`, `bytes`) is a number for people to watch, as in ZooKeeper. What is used is counted when it is asked for, so
-nothing has to be kept in step.
+(`count`, `bytes`) is a number for people to watch, as in ZooKeeper. What is used is counted when it is first looked
+at, and kept in step from then on, so a limit above very many nodes costs no more than one above a few.
+`zookeeper_stats`, the node beside the limits that shows it, is brought up to date when it is read.
 """
 
 from typing import Final, NamedTuple
 
-from headrace.keeper import paths
-from headrace.keeper.codes import QUOTA_EXCEEDED, RefusedError
-from headrace.keeper.tree import Tree
+from headrace.keeper.tree import Tree, Usage
+from headrace.protocol.zookeeper import paths
+from headrace.protocol.zookeeper.codes import QUOTA_EXCEEDED, RefusedError
 
 ROOT: Final = "/zookeeper/quota"
 LIMITS: Final = "zookeeper_limits"
+COUNTED_MAX: Final = 1000  # paths whose use is kept in step
+_STATS: Final = "/zookeeper_stats"
 
 
 class Limits(NamedTuple):
@@ -49,15 +52,22 @@ def of(tree: Tree, path: str) -> tuple[str, Limits] | None:
     return None
 
 
-def usage(tree: Tree, path: str) -> tuple[int, int]:
-    """Nodes and bytes at and below a path."""
-    count, size = 0, 0
-    if path in tree.nodes:
-        count, size = 1, len(tree.nodes[path].data or b"")
-    for each in tree.below(path):
-        count += 1
-        size += len(tree.nodes[each].data or b"")
-    return count, size
+def usage(tree: Tree, path: str) -> Usage:
+    """Counted when it is first asked for; then the tree keeps it in step."""
+    found = tree.usage.get(path)
+    if found is None:
+        if len(tree.usage) >= COUNTED_MAX:
+            tree.usage.clear()
+        nodes = [tree.nodes[each] for each in (path, *tree.below(path)) if each in tree.nodes]
+        found = tree.usage[path] = Usage(len(nodes), sum(len(node.data or b"") for node in nodes))
+    return found
+
+
+def refresh(tree: Tree, path: str) -> None:
+    """Before a read of this path: if it shows what is used, it shows what is used now."""
+    if path.startswith(ROOT) and path.endswith(_STATS) and path in tree.nodes:
+        used = usage(tree, path[len(ROOT) : -len(_STATS)])
+        tree.show(path, f"count={used.nodes},bytes={used.size}".encode())
 
 
 def check(tree: Tree, path: str, more_nodes: int, more_bytes: int) -> None:
@@ -67,8 +77,8 @@ def check(tree: Tree, path: str, more_nodes: int, more_bytes: int) -> None:
     at, limits = found
     if limits.nodes_hard < 0 and limits.size_hard < 0:
         return
-    count, size = usage(tree, at)
-    if 0 <= limits.nodes_hard < count + more_nodes and more_nodes > 0:
+    used = usage(tree, at)
+    if 0 <= limits.nodes_hard < used.nodes + more_nodes and more_nodes > 0:
         raise RefusedError(QUOTA_EXCEEDED, path)
-    if 0 <= limits.size_hard < size + more_bytes and more_bytes > 0:
+    if 0 <= limits.size_hard < used.size + more_bytes and more_bytes:
         raise RefusedError(QUOTA_EXCEEDED, path)

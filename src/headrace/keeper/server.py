@@ -5,6 +5,7 @@ to the zxid that it has seen is synced. One write is under way at a time; what c
 which is how many clients share one sync. A failed sync ends the process: what the disk holds is not known then.
 """
 
+import itertools
 import logging
 import resource
 import socket
@@ -15,37 +16,22 @@ from typing import Final
 from headrace.core.clock import Clock
 from headrace.core.errors import InvariantError
 from headrace.core.telemetry import event
-from headrace.keeper import requests
 from headrace.keeper.connection import Connection
-from headrace.keeper.machine import Machine, Output, Peer
+from headrace.keeper.latency import Latency
+from headrace.keeper.machine import UNASKED, Machine, Output, Peer
 from headrace.keeper.settings import KeeperSettings
 from headrace.net.listener import Listener
 from headrace.net.reactor import Reactor
+from headrace.net.traffic import Traffic
+from headrace.net.transport import PlainTransport, Transport
+from headrace.protocol.zookeeper import requests
 
 DESCRIPTORS_SPARE: Final = 64
+READ_BYTES_MAX: Final = 64 << 10  # of one connection, at once
+SILENT_PER_TURN: Final = 256
 SILENT_S_MAX: Final = 30  # a connection without a session is closed after this long
 
 logger = logging.getLogger(__name__)
-
-
-class Latency:
-    """From a request to its answer, in milliseconds."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.total = 0
-        self.min = 0
-        self.max = 0
-
-    def add(self, ms: int) -> None:
-        self.min = min(self.min, ms) if self.count else ms
-        self.max = max(self.max, ms)
-        self.count += 1
-        self.total += ms
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.count if self.count else 0.0
 
 
 class Server:
@@ -59,12 +45,15 @@ class Server:
         self.latency = Latency()
         self.packets_in = 0
         self.packets_out = 0
+        self.traffic = Traffic()
+        self.buffer = memoryview(bytearray(READ_BYTES_MAX))  # that all connections read into, one after the other
         self.accepted = 0
         self.refused = 0
         self._settings = settings
         self._clock = clock
         self._turn = -1.0
         self._held: deque[Output] = deque()
+        self._strangers: dict[Connection, None] = {}  # without a session yet, in the order in which they came
         self._listener: Listener | None = None
         self._by_address: Counter[str] = Counter()
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_SPARE
@@ -84,20 +73,25 @@ class Server:
         elif len(self.connections) >= self._connections_max:
             refusal = f"maxCnxns={self._connections_max}"
         else:
-            sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.accepted += 1
-            self._by_address[host] += 1
-            connection = Connection(sock, address, self, self._steady_ms())
-            self.connections[connection.peer] = connection
+            self.admit(PlainTransport(sock), address)
             return
         self.refused += 1
         event(logger, logging.WARNING, "connection refused: too many are open", peer=host, limit=refusal)
         sock.close()
 
+    def admit(self, transport: Transport, address: tuple[str, int]) -> Connection:
+        self.accepted += 1
+        self._by_address[address[0]] += 1
+        connection = Connection(transport, address, self, self._steady_ms())
+        self.connections[connection.peer] = connection
+        self._strangers[connection] = None
+        return connection
+
     def forget(self, connection: Connection) -> None:
         if self.connections.pop(connection.peer, None) is None:
             return
+        self._strangers.pop(connection, None)
         host = connection.peer.address
         self._by_address[host] -= 1
         if not self._by_address[host]:
@@ -105,7 +99,7 @@ class Server:
         self.machine.disconnected(connection.peer)
 
     def complain(self, peer: str, reason: str) -> None:
-        event(logger, logging.WARNING, "connection closed: not a valid request", peer=peer, reason=reason)
+        event(logger, logging.WARNING, "connection closed", peer=peer, reason=reason)
 
     def attach(self, connection: Connection, asked: requests.Connect) -> None:
         if asked.last_zxid > self.machine.tree.last_zxid:
@@ -118,6 +112,7 @@ class Server:
                 own=f"{self.machine.tree.last_zxid:#x}",
             )
         self.machine.connect(connection.peer, asked)
+        self._strangers.pop(connection, None)
 
     def says(self, connection: Connection, word: bytes) -> bool:
         """Whether the first bytes of a connection are a four-letter word; then it is answered, and that is all."""
@@ -133,9 +128,10 @@ class Server:
 
     def close_silent(self) -> None:
         oldest = self._steady_ms() - SILENT_S_MAX * 1000
-        for connection in list(self.connections.values()):
-            if connection.peer.session is None and connection.connected_ms < oldest:
-                connection.close()
+        for connection in list(itertools.islice(self._strangers, SILENT_PER_TURN)):
+            if connection.connected_ms >= oldest:
+                return
+            connection.close()
 
     def drop_all(self) -> None:
         for connection in list(self.connections.values()):
@@ -155,21 +151,28 @@ class Server:
         self.durable_zxid = durable_zxid
         now_ms = self._steady_ms()
         held = self._held
-        held.extend(self.machine.outputs)
-        self.machine.outputs.clear()
+        outputs = self.machine.take_outputs()
+        if held:
+            held.extend(outputs)
+        else:
+            held = self._held = deque(outputs)
         touched: dict[Connection, None] = {}
         while held and held[0].zxid <= durable_zxid:
-            _, began_ms, peer, frame = held.popleft()
+            output = held.popleft()
+            peer, frame = output.peer, output.frame
             connection = self.connections.get(peer)
             if connection is None:
                 continue
             if frame is None:
                 connection.finish()
             else:
-                if frame[4:8] != b"\xff\xff\xff\xff":  # an event answers no request
-                    connection.unanswered -= 1
-                    self.latency.add(now_ms - began_ms)
-                connection.send(frame)
+                peer.bytes_held -= len(frame)
+                self.packets_out += 1
+                if output.asked_ms == UNASKED:
+                    connection.notify(frame)
+                else:
+                    self.latency.add(now_ms - output.asked_ms)
+                    connection.answer(frame, output.asked_ms, now_ms)
                 connection.last_zxid = durable_zxid
             touched[connection] = None
         for connection in touched:

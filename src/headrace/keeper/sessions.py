@@ -79,6 +79,3 @@ class Sessions:
                 found.append(id)
                 heapq.heappush(deadlines, (now_ms + session.timeout_ms, id))  # if it cannot be closed now
         return found
-
-    def next_deadline_ms(self) -> int | None:
-        return self._deadlines[0][0] if self._deadlines else None

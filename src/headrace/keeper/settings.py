@@ -23,7 +23,7 @@ _WITHOUT_EFFECT: Final = frozenset(
      "admin.serverAddress", "admin.commandURL", "forceSync", "preAllocSize", "clientPortListenBacklog",
      "snapSizeLimitInKb", "electionAlg", "electionPort", "leaderServes", "skipACL", "fsync.warningthresholdms",
      "peerType", "cnxTimeout", "autopurge.purgeInterval",
-     "metricsProvider.className", "metricsProvider.exportJvmInfo", "metricsProvider.httpHost", "extendedTypesEnabled")
+     "metricsProvider.className", "metricsProvider.exportJvmInfo", "extendedTypesEnabled")
 )  # fmt: skip
 
 
@@ -51,8 +51,29 @@ class KeeperSettings:
     super_digest: str = _setting(
         "", "DigestAuthenticationProvider.superDigest", "Digest of the user who may do everything."
     )
+    metrics_host: str = _setting("127.0.0.1", "metricsProvider.httpHost", "Address of the port for metrics.")
+    metrics_port: int = _setting(
+        -1,
+        "metricsProvider.httpPort",
+        "Port of /metrics and /health; 0 picks a free one, -1: none.",
+        low=-1,
+        high=65535,
+    )
+    clear_ms: int = _setting(
+        60_000, "znode.container.checkIntervalMs", "How often containers and times to live are looked at.", low=1
+    )
+    never_used_ms: int = _setting(
+        0, "znode.container.maxNeverUsedIntervalMs",
+        "A container that never had children goes after this long; 0: never.",
+    )  # fmt: skip
     watches_per_connection_max: int = _setting(
         100_000, "headrace.watches.per.connection.max", "Watches of one connection.", low=1
+    )
+    sessions_max: int = _setting(
+        100_000,
+        "headrace.sessions.max",
+        "Sessions in all; beyond it none is opened.",
+        low=1,
     )
     tree_bytes_max: int = _setting(
         1 << 33, "headrace.tree.bytes.max", "Memory of the tree; above it nothing is added.", low=1 << 20, high=1 << 50

@@ -6,7 +6,6 @@ headrace.secret                                     what session passwords are m
 
 import logging
 import os
-import secrets
 from typing import Final, NamedTuple
 
 from headrace.core.errors import OperatorError
@@ -50,16 +49,21 @@ class Storage:
         found = self.disk.read_file(path)
         if found is not None and len(found) == _SECRET_BYTES:
             return found
-        made = secrets.token_bytes(_SECRET_BYTES)
+        made = os.urandom(_SECRET_BYTES)
         self.disk.replace_file(path, made)
         os.chmod(path, 0o600)
         self.disk.sync_directory(self.data)
         return made
 
     def load(self) -> Loaded:
-        tree, sessions = self._newest_snapshot()
+        for name in os.listdir(self.snapshots):
+            if name.startswith(snapshot.PREFIX) and name.endswith(snapshot.TEMPORARY):  # that a crash cut short
+                self.disk.unlink(os.path.join(self.snapshots, name))
+        damaged: list[tuple[int, OperatorError]] = []
+        tree, sessions = self._newest_snapshot(damaged)
         count = 0
-        for path in self._logs_from(tree.last_zxid):
+        paths = self._logs_from(tree.last_zxid)
+        for path in paths:
             for entry in txn_log.read(path, self.disk):
                 transaction = entry.transaction
                 if transaction.zxid <= tree.last_zxid:
@@ -71,21 +75,30 @@ class Storage:
                     )
                 _apply(tree, sessions, transaction)
                 count += 1
+        if damaged and tree.last_zxid < damaged[0][0]:
+            raise damaged[0][1]  # an older snapshot, and no logs that lead from it to this one
+        if paths:
+            txn_log.settle(paths[-1], self.disk)
         tree.take_events()
         return Loaded(tree, sessions, count)
 
-    def _newest_snapshot(self) -> tuple[Tree, dict[int, int]]:
+    def _newest_snapshot(self, damaged: list[tuple[int, OperatorError]]) -> tuple[Tree, dict[int, int]]:
         """An older one does if the newest is damaged, as long as the logs since then are there."""
-        damage: OperatorError | None = None
         for zxid, name in sorted(self._named(self.snapshots, snapshot.PREFIX), reverse=True):
             try:
                 return snapshot.read(os.path.join(self.snapshots, name), zxid, self.disk)
             except OperatorError as error:
-                damage = damage or error
+                damaged.append((zxid, error))
                 event(logger, logging.WARNING, "damaged snapshot left out", reason=str(error))
-        if damage is not None and not any(zxid == 1 for zxid, _ in self._named(self.logs, txn_log.PREFIX)):
-            raise damage
-        return Tree(), {}
+        logs = sorted(self._named(self.logs, txn_log.PREFIX))
+        whole = bool(logs) and logs[0][0] == 1
+        if damaged and not whole:
+            raise damaged[0][1]
+        tree = Tree()
+        if not damaged and (whole or not logs):
+            # As ZooKeeper does, which takes logs without any snapshot for a damaged directory, and does not start.
+            snapshot.write(self.snapshots, 0, tree.nodes, {}, self.disk)
+        return tree, {}
 
     def _logs_from(self, zxid: int) -> list[str]:
         """The logs that may hold transactions behind this one: the last that begins at or before it, and later ones."""

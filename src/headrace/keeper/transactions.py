@@ -6,9 +6,11 @@ by a start that reads it back. A refused request is one too (`Failed`), since it
 
 from typing import NamedTuple
 
-from headrace.keeper import codes
-from headrace.keeper.acl import Acl
-from headrace.keeper.jute import (
+from headrace.keeper.tree import Tree
+from headrace.keeper.znode import CONTAINER_OWNER, owner_ttl_ms, ttl_owner
+from headrace.protocol.zookeeper import codes
+from headrace.protocol.zookeeper.acl import Acl, acl_bytes, read_acl
+from headrace.protocol.zookeeper.jute import (
     MalformedError,
     Reader,
     boolean_bytes,
@@ -18,8 +20,6 @@ from headrace.keeper.jute import (
     string_bytes,
     vector_bytes,
 )
-from headrace.keeper.tree import Tree
-from headrace.keeper.znode import CONTAINER_OWNER, owner_ttl_ms, ttl_owner
 
 
 class Create(NamedTuple):
@@ -105,16 +105,6 @@ def apply_again(tree: Tree, transaction: Transaction) -> None:
 
 
 # ── bytes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def acl_bytes(acl: tuple[Acl, ...] | list[Acl]) -> bytes:
-    return vector_bytes(
-        [int_bytes(each.permissions) + string_bytes(each.scheme) + string_bytes(each.id) for each in acl]
-    )
-
-
-def read_acl(reader: Reader) -> tuple[Acl, ...]:
-    return tuple(reader.vector(lambda: Acl(reader.int32(), reader.string(), reader.string())))
 
 
 def encode(transaction: Transaction) -> bytes:

@@ -8,12 +8,13 @@ While a multi is decided, `undo` collects how to take each step back.
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from headrace.keeper import paths
-from headrace.keeper.acl import OPEN, READ_ONLY, Acl
-from headrace.keeper.codes import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED
 from headrace.keeper.znode import CONTAINER_OWNER, Znode, is_session, owner_ttl_ms
+from headrace.protocol.zookeeper import paths
+from headrace.protocol.zookeeper.acl import OPEN, READ_ONLY, Acl
+from headrace.protocol.zookeeper.codes import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED
 
 _NODE_BYTES = 500  # about what a node costs in memory beside its data and its path
+_ACL_BYTES = 250  # and each entry of a list of its own
 
 
 class Event(NamedTuple):
@@ -22,6 +23,16 @@ class Event(NamedTuple):
     kind: int
     path: str
     acl: tuple[Acl, ...]  # who may read the node, and so may hear of it
+
+
+class Usage:
+    """Nodes and bytes of data at and below a path."""
+
+    __slots__ = ("nodes", "size")
+
+    def __init__(self, nodes: int, size: int) -> None:
+        self.nodes = nodes
+        self.size = size
 
 
 class Tree:
@@ -33,6 +44,8 @@ class Tree:
         self.mortals: set[str] = set()  # nodes with a time to live
         self.last_zxid = 0
         self.bytes = 0  # about
+        self.data_size = 0  # of paths and data alone, as ZooKeeper counts
+        self.usage: dict[str, Usage] = {}  # at and below paths with a quota; `quota` begins one
         self.events: list[Event] = []  # since somebody took them
         self.undo: list[Callable[[], None]] | None = None
         for path in ("/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"):
@@ -72,6 +85,7 @@ class Tree:
             self._forget(path, old)
         self.nodes[path] = node
         self.bytes += _size(path, node)
+        self._use(path, 1, len(node.data or b""))
         if path != "/":
             above = paths.parent(path)
             self.children.setdefault(above, set()).add(path[len(paths.under(above)) :])
@@ -85,6 +99,7 @@ class Tree:
     def _forget(self, path: str, node: Znode) -> None:
         del self.nodes[path]
         self.bytes -= _size(path, node)
+        self._use(path, -1, -len(node.data or b""))
         above = paths.parent(path)
         names = self.children[above]
         names.discard(path[len(paths.under(above)) :])
@@ -102,12 +117,25 @@ class Tree:
         old = self.nodes[path]
         self.nodes[path] = new
         self.bytes += _size(path, new) - _size(path, old)
+        self._use(path, 0, len(new.data or b"") - len(old.data or b""))
         if self.undo is not None:
             self.undo.append(lambda: self._put_back(path, old))
 
     def _put_back(self, path: str, old: Znode) -> None:
-        self.bytes += _size(path, old) - _size(path, self.nodes[path])
+        new = self.nodes[path]
+        self.bytes += _size(path, old) - _size(path, new)
+        self._use(path, 0, len(old.data or b"") - len(new.data or b""))
         self.nodes[path] = old
+
+    def _use(self, path: str, nodes: int, size: int) -> None:
+        """Keeps what is used in all, and below quotas, in step."""
+        self.data_size += size + nodes * len(path)
+        if self.usage:
+            for above in paths.upwards(path):
+                used = self.usage.get(above)
+                if used is not None:
+                    used.nodes += nodes
+                    used.size += size
 
     def create(
         self, path: str, data: bytes | None, acl: tuple[Acl, ...], owner: int, creates: int, zxid: int, now_ms: int
@@ -142,6 +170,11 @@ class Tree:
         self._replace(path, node.with_data(data, version, zxid, now_ms))
         self.events.append(Event(NODE_DATA_CHANGED, path, node.acl))
 
+    def show(self, path: str, data: bytes) -> None:
+        """What the keeper itself says in a node: nobody has changed it, so its stat stays but for the length."""
+        node = self.nodes[path]
+        self._replace(path, node.with_data(data, node.version, node.modified_zxid, node.modified_ms))
+
     def set_acl(self, path: str, acl: tuple[Acl, ...], version: int) -> None:
         self._replace(path, self.nodes[path].with_acl(acl, version))
 
@@ -153,4 +186,9 @@ class Tree:
 
 
 def _size(path: str, node: Znode) -> int:
-    return _NODE_BYTES + len(path) + (len(node.data) if node.data is not None else 0)
+    size = _NODE_BYTES + len(path)
+    if node.data is not None:
+        size += len(node.data)
+    if node.acl is not OPEN:
+        size += _ACL_BYTES * len(node.acl)
+    return size

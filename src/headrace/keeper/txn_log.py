@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from headrace.core.errors import OperatorError
 from headrace.core.files import Disk
 from headrace.keeper import transactions
-from headrace.keeper.jute import MalformedError, Reader, int_bytes, long_bytes
 from headrace.keeper.transactions import Transaction
+from headrace.protocol.zookeeper.jute import MalformedError, Reader, int_bytes, long_bytes
 
 PREFIX: Final = "log."
 _HEADER: Final = b"ZKLG" + int_bytes(2) + long_bytes(0)
@@ -80,6 +80,8 @@ class TxnLog:
     def open(self, first_zxid: int) -> bool:
         """Begins a file whose first transaction is to be this one; whether there was room for it."""
         path = os.path.join(self._directory, f"{PREFIX}{first_zxid:x}")
+        if path == self.path and self._fd >= 0:
+            return True  # nothing is in it yet
         fd = self._disk.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
         try:
             self._disk.allocate(fd, 0, ALLOCATED_BYTES)
@@ -118,9 +120,11 @@ def read(path: str, disk: Disk) -> Iterator[Entry]:
     at = len(_HEADER)
     if len(content) < at:
         return  # made, and not yet written
+    if _HEADER.startswith(content.rstrip(b"\0")):
+        return  # a crash came while it was made: nothing else was written to it
     if content[:4] != _HEADER[:4]:
         raise OperatorError(f"{path}: not a log of ZooKeeper's; move it out of the directory")
-    last = 0
+    last = log_zxid(os.path.basename(path)) - 1
     while True:
         entry = _entry(content, at)
         if entry is None:
@@ -170,6 +174,16 @@ def _check_torn(path: str, content: bytes, at: int, last_zxid: int) -> None:
                 " that transaction"
             )
         place = content.find(_END, place + 1 if later is None else later.end - 1)
+
+
+def settle(path: str, disk: Disk) -> None:
+    """What a start has read is on the disk after this: after a `kill -9` it may have been in memory only, and what is
+    written from now on stands on it."""
+    fd = disk.open(path)
+    try:
+        disk.sync(fd)
+    finally:
+        disk.close(fd)
 
 
 def _cut(path: str, at: int, disk: Disk) -> None:

@@ -7,9 +7,9 @@ children by it, and shows `2 * creates - children` to clients, which grows with 
 import struct
 from typing import Final
 
-from headrace.keeper.acl import Acl
+from headrace.protocol.zookeeper.acl import Acl
+from headrace.protocol.zookeeper.stat import STAT
 
-_STAT: Final = struct.Struct(">qqqqiiiqiiq")
 _STORED_STAT: Final = struct.Struct(">qqqqiiiqq")
 CONTAINER_OWNER: Final = -(1 << 63)  # the ephemeralOwner of a container
 _TTL_MASK: Final = 0xFF << 56
@@ -121,7 +121,7 @@ class Znode:
 
     def stat_bytes(self, children: int) -> bytes:
         """The stat structure as clients see it."""
-        return _STAT.pack(
+        return STAT.pack(
             self.created_zxid,
             self.modified_zxid,
             self.created_ms,

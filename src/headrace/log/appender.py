@@ -37,6 +37,7 @@ RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1  # an index entry holds an offset as 
 
 class Appender:
     __slots__ = ("append_sets", "log", "next_offset", "queued", "writing")
+    __deletable__ = ["log"]  # noqa: RUF012  mypyc asks for a list
 
     def __init__(self, log: "PartitionLog", next_offset: int) -> None:
         self.log = log
@@ -49,6 +50,10 @@ class Appender:
     def is_idle(self) -> bool:
         """Nothing is staged and nothing is being written."""
         return not self.append_sets and not self.writing
+
+    def let_go(self) -> None:
+        """Of a log that was deleted: nothing will be staged any more."""
+        del self.log
 
     @property
     def last_size(self) -> int:

@@ -35,7 +35,7 @@ Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class LogFinding:
     path: str
     what: str
     action: str  # of `headrace log repair`; empty if it can do nothing
@@ -67,7 +67,7 @@ class CheckedPartition:
     index: int
     path: str
     segments: list[CheckedSegment] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[LogFinding] = field(default_factory=list)
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)  # as the batches have them
     bad_files: list[str] = field(default_factory=list)  # that are set aside or made again as a whole
 
@@ -81,11 +81,11 @@ class CheckedDirectory:
     path: str
     clean: bool
     partitions: list[CheckedPartition] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[LogFinding] = field(default_factory=list)
     offsets: dict[str, dict[Key, int]] = field(default_factory=dict)  # by file; one that cannot be read is not here
 
     @property
-    def all_findings(self) -> list[Finding]:
+    def all_findings(self) -> list[LogFinding]:
         return [*self.findings, *(each for partition in self.partitions for each in partition.findings)]
 
 
@@ -110,7 +110,9 @@ def _check_offset_files(found: CheckedDirectory, disk: Disk) -> None:
         except OperatorError as error:
             lost = "what DeleteRecords removed may come back" if name == checkpoints.LOG_START_FILE else NOTHING_LOST
             what = str(error).removeprefix(file).lstrip(":, ").split("; ")[0]
-            found.findings.append(Finding(path=file, what=what, action="set it aside; it is written again", lost=lost))
+            found.findings.append(
+                LogFinding(path=file, what=what, action="set it aside; it is written again", lost=lost)
+            )
 
 
 def _check_meta(found: CheckedDirectory, disk: Disk) -> None:
@@ -121,7 +123,7 @@ def _check_meta(found: CheckedDirectory, disk: Disk) -> None:
             raise OperatorError("missing: this may be no log directory; a broker would make a new one")
         checkpoints.decode_meta_properties(checkpoints.text_of(data, file), file)
     except OperatorError as error:
-        found.findings.append(Finding(path=file, what=str(error).removeprefix(file).lstrip(":, "), action=""))
+        found.findings.append(LogFinding(path=file, what=str(error).removeprefix(file).lstrip(":, "), action=""))
 
 
 def _check_partition(found: CheckedDirectory, topic: str, index: int, path: str, disk: Disk) -> CheckedPartition:
@@ -134,7 +136,7 @@ def _check_partition(found: CheckedDirectory, topic: str, index: int, path: str,
             base = base_offset_of(stem)
             if base is None:
                 what = "no part of the log by its name, so a broker ignores it"
-                partition.findings.append(Finding(path=os.path.join(path, name), what=what, action="leave it there"))
+                partition.findings.append(LogFinding(path=os.path.join(path, name), what=what, action="leave it there"))
             else:
                 bases.append(base)
     key = (topic, index)
@@ -158,7 +160,7 @@ def _missing(partition: CheckedPartition, segment: CheckedSegment, following: in
         segment.gap_to = following
         action = "put an empty batch in their place; the file as it was is kept beside it"
     partition.findings.append(
-        Finding(
+        LogFinding(
             path=segment.path + ".log",
             what="no file has these offsets",
             action=action,
@@ -174,7 +176,7 @@ def _check_end(partition: CheckedPartition, known_end: int) -> None:
     if end < known_end:
         path = partition.segments[-1].path + ".log" if partition.segments else partition.path
         partition.findings.append(
-            Finding(
+            LogFinding(
                 path=path,
                 what=f"the log ends at {end}, but everything below {known_end} was flushed",
                 action=f"go on at {known_end}, so that no offset is given twice",
@@ -192,7 +194,7 @@ def _check_start(partition: CheckedPartition, found: CheckedDirectory, key: Key)
         file = os.path.join(found.path, checkpoints.LOG_START_FILE)
         what = f"{partition.topic}-{partition.index} begins at {start}, beyond its end {partition.end_offset}"
         lost = "nothing, but what DeleteRecords removed may come back"
-        partition.findings.append(Finding(path=file, what=what, action="take the line out", lost=lost))
+        partition.findings.append(LogFinding(path=file, what=what, action="take the line out", lost=lost))
 
 
 # ── one segment ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -220,7 +222,7 @@ def _check_segment(partition: CheckedPartition, base: int, following: int, disk:
     finally:
         disk.close(fd)
     for file, what in indexes.problems():
-        partition.findings.append(Finding(path=file, what=what, action="make it again from the log file"))
+        partition.findings.append(LogFinding(path=file, what=what, action="make it again from the log file"))
         partition.bad_files.append(file)
     return segment
 
@@ -241,7 +243,7 @@ def _add_damage(partition: CheckedPartition, segment: CheckedSegment, damage: Da
     if damage.first_offset == damage.next_offset:
         lost = NOTHING_LOST
     partition.findings.append(
-        Finding(
+        LogFinding(
             path=segment.path + ".log",
             what=f"damaged up to byte {damage.end}: {damage.why}",
             action=action,
@@ -316,7 +318,7 @@ def _check_small_files(partition: CheckedPartition, names: list[str], disk: Disk
             try:
                 ProducerState.decode_snapshot(disk.read_file(path) or b"")
             except ValueError as error:
-                partition.findings.append(Finding(path=path, what=str(error), action="make it again from the log"))
+                partition.findings.append(LogFinding(path=path, what=str(error), action="make it again from the log"))
                 partition.bad_files.append(path)
         elif name == checkpoints.LEADER_EPOCH_FILE:
             _check_epochs(partition, path, disk)
@@ -325,7 +327,7 @@ def _check_small_files(partition: CheckedPartition, names: list[str], disk: Disk
                 checkpoints.decode_partition_metadata(checkpoints.text_of(disk.read_file(path) or b"", path), path)
             except OperatorError as error:
                 what = str(error).removeprefix(path).lstrip(":, ")
-                partition.findings.append(Finding(path=path, what=what, action=""))
+                partition.findings.append(LogFinding(path=path, what=what, action=""))
 
 
 def _check_epochs(partition: CheckedPartition, path: str, disk: Disk) -> None:
@@ -337,5 +339,5 @@ def _check_epochs(partition: CheckedPartition, path: str, disk: Disk) -> None:
         what = f"epoch {beyond[0][0]} begins at {beyond[0][1]}, beyond the end {partition.end_offset}"
     except OperatorError as error:
         what = str(error).removeprefix(path).lstrip(":, ").split("; ")[0]
-    partition.findings.append(Finding(path=path, what=what, action="write it again from the log's batches"))
+    partition.findings.append(LogFinding(path=path, what=what, action="write it again from the log's batches"))
     partition.bad_files.append(path)

@@ -128,7 +128,7 @@ def decode_meta_properties(text: str, file: str) -> MetaProperties:
 
 
 def encode_lines(lines: list[str]) -> str:
-    """Kafka's checkpoint format: version, count, one entry a line."""
+    """Kafka's checkpoint format: version, count, one entry per line."""
     return "\n".join([str(_VERSION), str(len(lines)), *lines]) + "\n"
 
 

@@ -19,7 +19,7 @@ REMEDY = "stop the broker and run `headrace log repair`, or let consumers seek p
 logger = logging.getLogger(__name__)
 
 
-class Entry(NamedTuple):
+class DamageEntry(NamedTuple):
     log: str  # topic and partition
     path: str
     position: int  # UNKNOWN where a whole file is meant
@@ -38,19 +38,19 @@ class Entry(NamedTuple):
 class DamageBook:
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
-        self._entries: dict[tuple[str, int], Entry] = {}
+        self._entries: dict[tuple[str, int], DamageEntry] = {}
         self.not_kept = 0  # findings beyond the bound
 
     def __len__(self) -> int:
         return len(self._entries) + self.not_kept
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[DamageEntry]:
         return list(self._entries.values())
 
     def unreadable(self, log: str, path: str, damage: Damage) -> None:
         """A read, the scrub or a start met it. Only the first time is said."""
-        entry = Entry(log, path, damage.position, damage.first_offset, damage.next_offset, damage.why, False)
+        entry = DamageEntry(log, path, damage.position, damage.first_offset, damage.next_offset, damage.why, False)
         if self._keep(entry):
             event(
                 logger,
@@ -67,7 +67,7 @@ class DamageBook:
 
     def lost(self, log: str, path: str, first: int, following: int, why: str) -> None:
         """These offsets are gone; readers pass over them."""
-        if self._keep(Entry(log, path, UNKNOWN, first, following, why, True)):
+        if self._keep(DamageEntry(log, path, UNKNOWN, first, following, why, True)):
             event(
                 logger,
                 logging.ERROR,
@@ -84,7 +84,7 @@ class DamageBook:
         """The log was deleted."""
         self._entries = {key: entry for key, entry in self._entries.items() if entry.log != log}
 
-    def _keep(self, entry: Entry) -> bool:
+    def _keep(self, entry: DamageEntry) -> bool:
         key = (entry.path, entry.position if entry.position != UNKNOWN else -2 - entry.first_offset)
         if key in self._entries:
             return False

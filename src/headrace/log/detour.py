@@ -28,7 +28,7 @@ READS_MAX = 8  # of a search on the loop, of a megabyte each
 
 logger = logging.getLogger(__name__)
 
-Place = tuple[int, int, int]  # position, base offset, size
+BatchPlace = tuple[int, int, int]  # position, base offset, size
 
 
 class Surveyed(NamedTuple):
@@ -37,7 +37,7 @@ class Surveyed(NamedTuple):
     damages: list[Damage]
 
 
-def locate(log: "PartitionLog", at: int, offset: int) -> Place | None:
+def locate(log: "PartitionLog", at: int, offset: int) -> BatchPlace | None:
     """As `Segment.locate`, for the segment at place `at` of the log; PeerError where the offset cannot be read."""
     segment = log.segments[at]
     start = _behind_damage(log, segment, offset)  # what is known is refused at once
@@ -103,7 +103,7 @@ class _FewReads:
         return self._segment.head(position, count)
 
 
-def _search(log: "PartitionLog", at: int, offset: int, start: tuple[int, int]) -> Place | None:
+def _search(log: "PartitionLog", at: int, offset: int, start: tuple[int, int]) -> BatchPlace | None:
     """Batch by batch from a position and its offset on. Between two entries of a whole index lie its interval and two
     batches at most; whoever walks farther has no whole index."""
     segment = log.segments[at]

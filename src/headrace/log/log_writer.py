@@ -224,6 +224,8 @@ class LogWriter:
             file.unpin()
         if log.deleted or not log.directory.online:
             log.appender.undo(append_sets, StorageError(f"{log.name}: {log.directory.error or 'was deleted'}"))
+            if log.deleted:
+                log.let_go()
             return
         for append_set in append_sets[:written]:
             append_set.views.clear()
@@ -278,7 +280,7 @@ class LogWriter:
         if log.deleted or not log.directory.online:
             log.flush_failed(StorageError(f"{log.name}: {log.directory.error or 'was deleted'}"))
             return
-        target, mark = log.end_offset, log.wanted_mark
+        target, spilled = log.end_offset, log.spill_wanted_offset
         try:
             files = log.unflushed_files()
         except OSError as error:
@@ -303,8 +305,8 @@ class LogWriter:
             elif error is not None:
                 raise InvariantError(f"{log.name}: flush failed: {error!r}")
             else:
-                log.mark = max(log.mark, mark)
-                if log.flushed(target) or log.wanted_mark > log.mark:
+                log.spilled_offset = max(log.spilled_offset, spilled)
+                if log.flushed(target) or log.spill_wanted_offset > log.spilled_offset:
                     self.flush(log)
             self._begin_flushes()
 

@@ -61,7 +61,6 @@ class PartitionLog:
         "high_watermark",
         "index",
         "leader_epoch",
-        "mark",
         "name",
         "on_high_watermark",
         "on_settled",
@@ -71,13 +70,14 @@ class PartitionLog:
         "segments",
         "settled_offset",
         "snapshots",
+        "spill_wanted_offset",
+        "spilled_offset",
         "staged_epoch",
         "start_offset",
         "surveys",
         "topic",
         "touched",
         "unflushed_since_ms",
-        "wanted_mark",
         "writer",
     )
 
@@ -116,8 +116,8 @@ class PartitionLog:
         self.saved_high_watermark = min(max(high_watermark, start_offset), end_offset)
         self.commits_alone = True  # no other replica is in sync: what is settled is committed
         self.flushed_offset = flushed_offset
-        self.mark = flushed_offset  # below it, indexes and a snapshot of the producers are on the disk
-        self.wanted_mark = flushed_offset  # they are in files up to here, and the next flush takes them along
+        self.spilled_offset = flushed_offset  # below it, indexes and a snapshot of the producers are on the disk
+        self.spill_wanted_offset = flushed_offset  # they are in files up to here, and the next flush takes them along
         self.unflushed_since_ms = 0
         self.deleted = False
         self.touched = False  # something was appended since it was opened
@@ -207,7 +207,9 @@ class PartitionLog:
         try:
             self.spill()
             self.snapshots.roll_committed(self)
-            self.wanted_mark = max(self.wanted_mark, self.segments[self.segments.index(segment) + 1].base_offset)
+            self.spill_wanted_offset = max(
+                self.spill_wanted_offset, self.segments[self.segments.index(segment) + 1].base_offset
+            )
         except OSError as error:
             # What it could not write stays in memory, and the recovery point below it: the next checkpoint tries again.
             logger.warning("a segment could not be sealed: %s", self.writer.on_failure(self, error))
@@ -216,11 +218,11 @@ class PartitionLog:
         self.writer.flush_later(self)
 
     def spill(self) -> None:
-        """Writes the index entries that are in memory only, of all segments above the last mark."""
+        """Writes the index entries that are in memory only, of all segments above the spilled offset."""
         for segment in reversed(self.segments):
             if segment.size:
                 segment.spill()
-            if segment.base_offset <= self.mark:
+            if segment.base_offset <= self.spilled_offset:
                 break
 
     def begin_epoch(self, epoch: int) -> None:
@@ -285,6 +287,15 @@ class PartitionLog:
         for _, waiters in waiting:
             tell(waiters, self, error)
 
+    def let_go(self) -> None:
+        """Deleted: as soon as nothing of it is under way, all that refers back to it goes, so that its memory is free
+        at once. The collector of cycles would find it only when it goes through everything that is old."""
+        if self.appender.is_idle and not self.appender.queued:
+            self._reader = None
+            self.on_settled.clear()
+            self.on_high_watermark.clear()
+            self.appender.let_go()
+
     # ── flushing ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def wants_flush(self, append_set: AppendSet) -> bool:
@@ -298,11 +309,11 @@ class PartitionLog:
                 paths.append(segment.log_path)
             if segment.base_offset <= self.flushed_offset:
                 break
-        if self.wanted_mark > self.mark:
+        if self.spill_wanted_offset > self.spilled_offset:
             paths += self.snapshots.newest()
             for segment in reversed(self.segments):
                 paths += segment.index_paths()
-                if segment.base_offset <= self.mark:
+                if segment.base_offset <= self.spilled_offset:
                     break
         found = []
         for path in paths:
@@ -315,7 +326,7 @@ class PartitionLog:
         """Writes all that a start would need to begin from here: the next flush makes it the recovery point."""
         self.spill()
         self.snapshots.take(self.end_offset, small=self.is_small)
-        self.wanted_mark = self.end_offset
+        self.spill_wanted_offset = self.end_offset
 
     @property
     def holds_for_flush(self) -> bool:
@@ -324,7 +335,7 @@ class PartitionLog:
     @property
     def recovery_point(self) -> int:
         """All below it is on the disk for certain, with all that belongs to it."""
-        return min(self.flushed_offset, self.mark)
+        return min(self.flushed_offset, self.spilled_offset)
 
     def hold_for_flush(self, append_set: AppendSet) -> None:
         self.flush_waiting.append(append_set)

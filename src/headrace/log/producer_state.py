@@ -158,7 +158,12 @@ class ProducerState:
                 f"producer {producer_id}: a marker of epoch {epoch}, but {entry.epoch} is the last one seen; "
                 "the transaction that it was to end is over",
             )
-        if coordinator_epoch < entry.coordinator_epoch:
+        self.check_coordinator(producer_id, coordinator_epoch)
+
+    def check_coordinator(self, producer_id: int, coordinator_epoch: int) -> None:
+        """`PeerError` if a later coordinator has ended a transaction of this producer: an earlier one was deposed."""
+        entry = self._entries.get(producer_id)
+        if entry is not None and coordinator_epoch < entry.coordinator_epoch:
             raise PeerError(
                 TRANSACTION_COORDINATOR_FENCED,
                 f"producer {producer_id}: a marker of coordinator epoch {coordinator_epoch}, but "

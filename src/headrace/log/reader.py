@@ -14,16 +14,13 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from headrace.core.errors import PeerError
-from headrace.core.files import OpenFile
+from headrace.core.file_slice import COPIED_BYTES_MAX, Slice
 from headrace.log import detour
 from headrace.log.segment import LENGTH_PREFIX_BYTES, AstrayError, Segment
 
 if TYPE_CHECKING:
     from headrace.log.partition_log import PartitionLog
 
-COPIED_BYTES_MAX: Final = (
-    96 << 10
-)  # up to this size a copy is cheaper than sendfile (measured: they meet at 64 to 128 KB)
 CURSORS_MAX: Final = 32
 CHAINED_BYTES: Final = 4096  # read at a time to follow headers: one of a large batch, many of small ones
 WALKED_BATCHES_MAX: Final = 24  # more headers than this are not looked at to find the end of a read
@@ -33,25 +30,6 @@ _HEAD: Final = Struct(">qi4xb6xi")  # base offset, length, magic, last offset de
 _HEAD_BYTES: Final = 27
 _LENGTH_MIN: Final = 49
 _MAGIC: Final = 2
-
-
-class Slice:
-    """A run of bytes in a file. The file stays open until `close`."""
-
-    __slots__ = ("file", "position", "size")
-
-    def __init__(self, file: OpenFile, position: int, size: int) -> None:
-        file.pins += 1
-        self.file = file
-        self.position = position
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
-
-    def close(self) -> None:
-        self.file.unpin()
-
 
 Run = Slice | bytes | memoryview
 Cursor = tuple[Segment, int, int]  # segment, position, and near which entry of its index that is

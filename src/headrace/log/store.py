@@ -225,7 +225,7 @@ class LogStore:
                     disk.sync(file.fd)
                     file.unpin()
         for log in logs:
-            log.flushed_offset = log.mark = log.end_offset
+            log.flushed_offset = log.spilled_offset = log.end_offset
 
     def close_locks(self) -> None:
         for directory in self.directories:
@@ -295,6 +295,7 @@ class LogStore:
         for segment in log.segments:
             segment.deleted = True
             segment.forget_files()
+        log.let_go()
         doomed = os.path.join(log.directory.path, f"{log.topic[:150]}-{log.index}.{uuid.uuid4().hex}{DELETE_SUFFIX}")
         try:
             self.files.disk.rename(log.path, doomed)

@@ -25,8 +25,8 @@ def lower_recovery_point(log: "PartitionLog", offset: int) -> None:
     if not log.appender.is_idle or log.flushing or log.surveys or log.flush_waiting:
         raise InvariantError(f"{log.name}: to be cut at {offset} while it is written, flushed or looked at")
     log.flushed_offset = min(log.flushed_offset, offset)
-    log.mark = min(log.mark, offset)
-    log.wanted_mark = min(log.wanted_mark, offset)
+    log.spilled_offset = min(log.spilled_offset, offset)
+    log.spill_wanted_offset = min(log.spill_wanted_offset, offset)
 
 
 def recovery_point_below(log: "PartitionLog", offset: int) -> int:

@@ -6,7 +6,7 @@ turns), then the end-of-turn hooks (write what was staged, send what was answere
 one that fails is logged, and the next one is made. Only an InvariantError ends the loop.
 Grouping by turns is what makes it fast: under load one turn serves many connections with few system calls. It is
 written by hand since a turn must have an end to hook on to, and since asyncio's handles cost as much as a whole small
-request (measured: see ../shared/performance.md).
+request (docs/internals/decisions.md).
 """
 
 import contextlib

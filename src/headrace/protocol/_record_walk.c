@@ -50,9 +50,9 @@ unzigzag(uint64_t value)
     return (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
 }
 
-/* A number of 32 bits or fewer, in at most five bytes. */
+/* A number whose last byte begins at bit `shift_last` and has no bits above `byte_max`. */
 static inline enum kind
-read_int(const uint8_t **position, const uint8_t *end, int64_t *number)
+read_number(const uint8_t **position, const uint8_t *end, int64_t *number, const int shift_last, const uint64_t byte_max)
 {
     const uint8_t *at = *position;
     if (at == end)
@@ -64,7 +64,7 @@ read_int(const uint8_t **position, const uint8_t *end, int64_t *number)
             if (at == end)
                 return CUT;
             uint64_t byte = *at++;
-            if (shift == 28 && byte > 0x0f)
+            if (shift == shift_last && byte > byte_max)
                 return NUMBER;
             value |= (byte & 0x7f) << shift;
             if (byte < 0x80)
@@ -76,30 +76,18 @@ read_int(const uint8_t **position, const uint8_t *end, int64_t *number)
     return WHOLE;
 }
 
+/* A number of 32 bits or fewer, in at most five bytes. */
+static inline enum kind
+read_int(const uint8_t **position, const uint8_t *end, int64_t *number)
+{
+    return read_number(position, end, number, 28, 0x0f);
+}
+
 /* A number of 64 bits or fewer, in at most ten bytes. */
 static inline enum kind
 read_long(const uint8_t **position, const uint8_t *end, int64_t *number)
 {
-    const uint8_t *at = *position;
-    if (at == end)
-        return CUT;
-    uint64_t value = *at++;
-    if (value >= 0x80) {
-        value &= 0x7f;
-        for (int shift = 7;; shift += 7) {
-            if (at == end)
-                return CUT;
-            uint64_t byte = *at++;
-            if (shift == 63 && byte > 1)
-                return NUMBER;
-            value |= (byte & 0x7f) << shift;
-            if (byte < 0x80)
-                break;
-        }
-    }
-    *number = unzigzag(value);
-    *position = at;
-    return WHOLE;
+    return read_number(position, end, number, 63, 1);
 }
 
 /* A length and what it counts; -1 is that of null. */

@@ -22,6 +22,7 @@ from headrace.protocol.error_codes import (
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = HEADER.size  # 61
 LENGTH_PREFIX_BYTES: Final = 12  # base offset and length itself: what `length` does not count
+CRC_AT: Final = 17
 CRC_END: Final = 21  # the CRC covers everything from the attributes on
 MAGIC: Final = 2
 
@@ -120,7 +121,7 @@ def check_replicated(data: memoryview, start: int, end: int) -> tuple[int, ...]:
 
 def _too_short(data: memoryview, start: int, size: int) -> PeerError:
     if size <= 0:
-        return PeerError(INVALID_RECORD, "a produce request must hold one record batch a partition; found none")
+        return PeerError(INVALID_RECORD, "a produce request must hold one record batch per partition; found none")
     return PeerError(INVALID_RECORD, f"a record batch has at least {HEADER_BYTES} bytes; found {size}")
 
 
@@ -138,12 +139,12 @@ def _bad_frame(data: memoryview, magic: int, length: int, crc: int) -> PeerError
         return PeerError(INVALID_RECORD, f"record batch says it has {length} bytes, but {size} were sent")
     if crc32c(data[CRC_END:length]) != crc:
         return PeerError(CORRUPT_MESSAGE, f"record batch says it has {length} of the {size} bytes that were sent")
-    return PeerError(INVALID_RECORD, f"{size - length} bytes follow the record batch; send one batch a partition")
+    return PeerError(INVALID_RECORD, f"{size - length} bytes follow the record batch; send one batch per partition")
 
 
 def stamp_times(data: memoryview, start: int, end: int, attributes: int, max_timestamp: int) -> None:
     """Other attributes and another largest timestamp, and the CRC that goes with them."""
     _MAX_TIMESTAMP.pack_into(data, start + 35, max_timestamp)
-    _CRC_AND_ATTRIBUTES.pack_into(data, start + 17, 0, attributes)
+    _CRC_AND_ATTRIBUTES.pack_into(data, start + CRC_AT, 0, attributes)
     crc = crc32c(data[start + CRC_END : end])
-    _CRC_AND_ATTRIBUTES.pack_into(data, start + 17, crc, attributes)
+    _CRC_AND_ATTRIBUTES.pack_into(data, start + CRC_AT, crc, attributes)

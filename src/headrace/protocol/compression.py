@@ -15,7 +15,6 @@ from headrace.protocol.error_codes import CORRUPT_MESSAGE
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 _NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
-CODEC_IDS = {"none": NONE, "uncompressed": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 # What one batch may inflate to when the caller knows no better bound: the largest request that Kafka takes.
 INFLATED_BYTES_MAX = 104_857_600
 

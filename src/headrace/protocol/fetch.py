@@ -220,20 +220,29 @@ def _bounded(count: int, before: int) -> int:
     return named
 
 
-def encode_head(version: int, correlation_id: int, error: int, session_id: int, topic_count: int) -> bytes:
+def encode_head(
+    version: int, correlation_id: int, error: int, session_id: int, topic_count: int, throttle_ms: int = 0
+) -> bytes:
     """Everything before the first topic. The 4-byte length goes in front when the whole size is known."""
     out = I32.pack(correlation_id)
     if version >= FLEXIBLE_FROM:
         out += b"\0"
-    out += b"\0\0\0\0"  # throttle time
+    out += I32.pack(throttle_ms)
     if version >= 7:
         out += I16.pack(error) + I32.pack(session_id)
     return out + (uvarint(topic_count + 1) if version >= FLEXIBLE_FROM else I32.pack(topic_count))
 
 
-def encode_one(version: int, correlation_id: int, session_id: int, key: TopicKey, part: Fetched) -> tuple[bytes, bytes]:
+def encode_one(
+    version: int, correlation_id: int, session_id: int, key: TopicKey, part: Fetched, throttle_ms: int = 0
+) -> tuple[bytes, bytes]:
     """What stands before and behind the records of an answer that has one partition, its length in front."""
-    head = _ID.pack(correlation_id) + _head_of_one(version, session_id, key) + encode_partition(version, part)
+    begin = (
+        encode_head(version, 0, 0, session_id, 1, throttle_ms)[4:] + encode_topic(version, key, 1)
+        if throttle_ms
+        else _head_of_one(version, session_id, key)
+    )
+    head = _ID.pack(correlation_id) + begin + encode_partition(version, part)
     tail = encode_partition_end(version, part) + (b"\0\0" if version >= FLEXIBLE_FROM else b"")
     return _ID.pack(len(head) + max(part.size, 0) + len(tail)) + head, tail
 

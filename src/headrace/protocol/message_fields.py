@@ -1,4 +1,4 @@
-"""What the readers and writers need to know about one field of a kio schema, found out once a schema.
+"""What the readers and writers need to know about one field of a kio schema, found out once per schema.
 
 kio's dataclasses are the only source of field names, types, tags and defaults. Nothing here touches bytes.
 """

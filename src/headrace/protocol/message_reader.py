@@ -20,20 +20,7 @@ from uuid import UUID
 
 from headrace.core.errors import InvariantError
 from headrace.protocol.message_fields import Default, SchemaField, schema_fields
-
-
-def read_uvarint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if at >= len(data) or shift > 28:
-            raise ValueError(f"a length at byte {at} of {len(data)} is cut short or longer than 5 bytes")
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-
+from headrace.protocol.wire import read_uvarint_of_bytes
 
 # What values take in CPython, each with the eight bytes of the reference to it.
 _NUMBER_BYTES: Final = 40
@@ -145,10 +132,10 @@ class _Entity(Reader):
         return SimpleNamespace(**values), at
 
     def _read_tags(self, data: bytes, at: int, values: dict[str, Any]) -> int:
-        count, at = read_uvarint(data, at)
+        count, at = read_uvarint_of_bytes(data, at)
         for _ in range(count):
-            tag, at = read_uvarint(data, at)
-            size, at = read_uvarint(data, at)
+            tag, at = read_uvarint_of_bytes(data, at)
+            size, at = read_uvarint_of_bytes(data, at)
             end = at + size
             if end > len(data):
                 raise ValueError(f"tag {tag} at byte {at} claims {size} bytes, {len(data) - at} are left")
@@ -235,7 +222,7 @@ class _Array(Reader):
     def _read_count(self, data: bytes, at: int) -> tuple[int, int]:
         """Negative: null."""
         if self._flexible:
-            count, at = read_uvarint(data, at)
+            count, at = read_uvarint_of_bytes(data, at)
             count -= 1
         else:
             count, at = _read_int(_INT32, data, at, 4)
@@ -276,7 +263,7 @@ class _Sized(Reader):
     def read(self, data: bytes, at: int) -> tuple[Any, int]:
         size = self._length_bytes
         if size == 0:
-            length, at = read_uvarint(data, at)
+            length, at = read_uvarint_of_bytes(data, at)
             length -= 1
         else:
             length, at = _read_int(_INT16 if size == 2 else _INT32, data, at, size)

@@ -12,16 +12,10 @@ from typing import Any, Final
 
 from headrace.core.errors import AnswerError, InvariantError
 from headrace.protocol.message_fields import Default, SchemaField, schema_fields
+from headrace.protocol.wire import put_uvarint
 
 _ZERO_UUID: Final = bytes(16)
 _NULL: Final = b"\x00"  # of the flexible encoding, whatever it is that is absent
-
-
-def write_uvarint(out: bytearray, value: int) -> None:
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
 
 
 class Writer:
@@ -106,15 +100,15 @@ class _Entity(Writer):
             writer.write(encoded, value)
             if encoded != default:
                 count += 1
-                write_uvarint(section, tag)
-                write_uvarint(section, len(encoded))
+                put_uvarint(section, tag)
+                put_uvarint(section, len(encoded))
                 section += encoded
-        write_uvarint(out, count)
+        put_uvarint(out, count)
         out += section
 
 
 def _default(field: SchemaField) -> object:
-    # Nothing is throttled unless a handler says so.
+    # Handlers leave it out: whoever writes the answer of a request that is throttled puts it in.
     if field.default is Default.ABSENT and field.name == "throttle_time":
         return 0
     return field.default
@@ -199,7 +193,7 @@ class _Array(Writer):
                 raise AnswerError(f"{self._name} must not be null")
             out += _NULL if self._flexible else b"\xff\xff\xff\xff"
         elif self._flexible:
-            write_uvarint(out, len(value) + 1)
+            put_uvarint(out, len(value) + 1)
         else:
             out += _INT32(len(value))
 
@@ -234,7 +228,7 @@ class _Sized(Writer):
             return
         encoded = value.encode() if self._is_text else value
         if size == 0:
-            write_uvarint(out, len(encoded) + 1)
+            put_uvarint(out, len(encoded) + 1)
         else:
             out += _INT16(len(encoded)) if size == 2 else _INT32(len(encoded))
         out += encoded

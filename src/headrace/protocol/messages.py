@@ -13,11 +13,11 @@ import sys
 from collections.abc import Generator, Mapping
 from typing import Any, Final, cast
 
+from headrace.protocol.api_keys import API_VERSIONS as API_VERSIONS  # the one that the framing itself must know
 from headrace.protocol.message_fields import SchemaField, schema_fields
-from headrace.protocol.message_reader import Meter, Reader, compile_reader, read_uvarint
+from headrace.protocol.message_reader import Meter, Reader, compile_reader
 from headrace.protocol.message_writer import Writer, compile_writer
-
-API_VERSIONS: Final = 18
+from headrace.protocol.wire import read_uvarint_of_bytes
 
 _CORRELATION_ID: Final = struct.Struct(">i").pack
 _CORRELATION_ID_BYTES: Final = 4
@@ -36,8 +36,8 @@ def decode_request(api_key: int, version: int, data: bytes | memoryview, offset:
 Body = Mapping[str, object] | bytes  # bytes: a body that `encode_body` made before
 
 
-def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytes:
-    """Header and body, without the length in front."""
+def encode_response(api_key: int, version: int, correlation_id: int, body: Body, throttle_ms: int = 0) -> bytes:
+    """Header and body, without the length in front. A body that is bytes already has its throttle time in it."""
     out = bytearray(_CORRELATION_ID(correlation_id))
     writer, header_has_tags = _response_writer(api_key, version)
     if header_has_tags:
@@ -45,7 +45,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Body)
     if isinstance(body, bytes):
         out += body
     else:
-        writer.write(out, body)
+        writer.write(out, body if not throttle_ms else {**body, "throttle_time": throttle_ms})
     return bytes(out)
 
 
@@ -60,14 +60,14 @@ def decode_request_in_steps(
 
 
 def encode_response_in_steps(
-    api_key: int, version: int, correlation_id: int, body: Mapping[str, object]
+    api_key: int, version: int, correlation_id: int, body: Mapping[str, object], throttle_ms: int = 0
 ) -> Generator[None, None, bytes]:
     """`encode_response` of an answer that may be long, with a pause after each item of an array."""
     out = bytearray(_CORRELATION_ID(correlation_id))
     writer, header_has_tags = _response_writer(api_key, version)
     if header_has_tags:
         out.append(0)
-    yield from writer.steps(out, body)
+    yield from writer.steps(out, body if not throttle_ms else {**body, "throttle_time": throttle_ms})
     return bytes(out)
 
 
@@ -129,10 +129,10 @@ def message_fields(api_key: int, version: int, kind: str) -> list[SchemaField]:
 
 
 def _skip_tags(data: bytes, at: int) -> int:
-    count, at = read_uvarint(data, at)
+    count, at = read_uvarint_of_bytes(data, at)
     for _ in range(count):
-        _, at = read_uvarint(data, at)
-        size, at = read_uvarint(data, at)
+        _, at = read_uvarint_of_bytes(data, at)
+        size, at = read_uvarint_of_bytes(data, at)
         at += size
     return at
 

@@ -8,8 +8,7 @@ It reads what kio reads, and the tests hold it to that; whatever is wrong with t
 from struct import Struct
 from typing import Final
 
-from headrace.protocol.message_reader import read_uvarint
-from headrace.protocol.wire import too_many
+from headrace.protocol.wire import read_uvarint_of_bytes, too_many
 
 KEY: Final = 8
 LOW: Final = 2
@@ -173,7 +172,7 @@ def _text(data: bytes, at: int, name: str) -> tuple[str, int]:
 
 
 def _compact_nullable(data: bytes, at: int, name: str) -> tuple[str | None, int]:
-    size, at = read_uvarint(data, at)
+    size, at = read_uvarint_of_bytes(data, at)
     if size == 0:
         return None, at
     part, at = _part(data, at, size - 1, name)
@@ -197,7 +196,7 @@ def _count(data: bytes, at: int, item_bytes_min: int, name: str) -> tuple[int, i
 
 
 def _compact_count(data: bytes, at: int, item_bytes_min: int, name: str) -> tuple[int, int]:
-    count, at = read_uvarint(data, at)
+    count, at = read_uvarint_of_bytes(data, at)
     return _bounded(count - 1, len(data) - at, item_bytes_min, name), at
 
 
@@ -216,9 +215,9 @@ def _added(named: int, count: int) -> int:
 
 
 def _skip_tags(data: bytes, at: int) -> int:
-    count, at = read_uvarint(data, at)
+    count, at = read_uvarint_of_bytes(data, at)
     for _ in range(count):
-        _, at = read_uvarint(data, at)
-        size, at = read_uvarint(data, at)
+        _, at = read_uvarint_of_bytes(data, at)
+        size, at = read_uvarint_of_bytes(data, at)
         _, at = _part(data, at, size, "a tagged field")
     return at

@@ -195,23 +195,24 @@ def _bounded(count: int, before: int) -> int:
     return named
 
 
-def encode(version: int, correlation_id: int, answers: list[Answer]) -> bytes:
+def encode(version: int, correlation_id: int, answers: list[Answer], throttle_ms: int = 0) -> bytes:
     """The whole answer, with its length in front. Answers of one topic stand together."""
     if len(answers) == 1 and answers[0][2] is None:
         # Most answers are of one topic and one partition, and differ from each other in a few numbers only.
         key, numbers, _ = answers[0]
-        frame, size, head, tail = _frame_of_one(version, key)
-        return frame.pack(size, correlation_id, head, *(numbers if version >= 5 else numbers[:4]), tail)
+        frame, size, head, tail, end = _frame_of_one(version, key)
+        told = numbers if version >= 5 else numbers[:4]
+        return frame.pack(size, correlation_id, head, *told, tail, throttle_ms, end)
     topics: dict[TopicKey, list[Answer]] = {}
     for answer in answers:
         topics.setdefault(answer[0], []).append(answer)
     out = bytearray(8)
-    (_encode_flexible if version >= FLEXIBLE_FROM else _encode_plain)(out, version, topics)
+    (_encode_flexible if version >= FLEXIBLE_FROM else _encode_plain)(out, version, topics, throttle_ms)
     _LENGTH_ID.pack_into(out, 0, len(out) - 4, correlation_id)
     return bytes(out)
 
 
-def _encode_plain(out: bytearray, version: int, topics: dict[TopicKey, list[Answer]]) -> None:
+def _encode_plain(out: bytearray, version: int, topics: dict[TopicKey, list[Answer]], throttle_ms: int) -> None:
     out += I32.pack(len(topics))
     for key, answers in topics.items():
         out += string(str(key))
@@ -224,10 +225,10 @@ def _encode_plain(out: bytearray, version: int, topics: dict[TopicKey, list[Answ
                 for record_index, record_message in record_errors:
                     out += I32.pack(record_index) + nullable_string(record_message)
                 out += nullable_string(message)
-    out += b"\0\0\0\0"  # throttle time
+    out += I32.pack(throttle_ms)
 
 
-def _encode_flexible(out: bytearray, version: int, topics: dict[TopicKey, list[Answer]]) -> None:
+def _encode_flexible(out: bytearray, version: int, topics: dict[TopicKey, list[Answer]], throttle_ms: int) -> None:
     out += b"\0"  # no tagged fields in the header
     out += uvarint(len(topics) + 1)
     for key, answers in topics.items():
@@ -241,18 +242,19 @@ def _encode_flexible(out: bytearray, version: int, topics: dict[TopicKey, list[A
                 out += I32.pack(record_index) + compact_nullable_string(record_message) + b"\0"
             out += compact_nullable_string(message) + b"\0"
         out += b"\0"
-    out += b"\0\0\0\0\0"  # throttle time, no tagged fields
+    out += I32.pack(throttle_ms) + b"\0"  # no tagged fields
 
 
 @functools.lru_cache(maxsize=1024)
-def _frame_of_one(version: int, key: TopicKey) -> tuple[Struct, int, bytes, bytes]:
-    """The shape of such an answer, its length, and what stands before and behind the numbers."""
+def _frame_of_one(version: int, key: TopicKey) -> tuple[Struct, int, bytes, bytes, bytes]:
+    """The shape of such an answer, its length, what stands before and behind the numbers, and behind the throttle
+    time."""
     if version >= FLEXIBLE_FROM:
         name = key if isinstance(key, bytes) else compact_string(key)
-        head, tail = b"\0\2" + name + b"\2", b"\1\0\0\0\0\0\0\0\0"
+        head, tail, end = b"\0\2" + name + b"\2", b"\1\0\0\0", b"\0"
     else:
         one = I32.pack(1)
         head = one + string(str(key)) + one
-        tail = b"\0\0\0\0\xff\xff\0\0\0\0" if version >= 8 else b"\0\0\0\0"
-    frame = Struct(f">ii{len(head)}s{'ihqqq' if version >= 5 else 'ihqq'}{len(tail)}s")
-    return frame, frame.size - 4, head, tail
+        tail, end = b"\0\0\0\0\xff\xff" if version >= 8 else b"", b""
+    frame = Struct(f">ii{len(head)}s{'ihqqq' if version >= 5 else 'ihqq'}{len(tail)}si{len(end)}s")
+    return frame, frame.size - 4, head, tail, end

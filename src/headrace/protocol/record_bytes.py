@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from headrace.core.errors import HeadraceError, PeerError
 from headrace.protocol.error_codes import UNKNOWN_SERVER_ERROR
-from headrace.protocol.wire import I16, I32, I64, uvarint
+from headrace.protocol.wire import I16, I32, I64, read_uvarint_of_bytes, uvarint
 
 STRING_BYTES_MAX: Final = 0x7FFF  # of the old encoding, which all keys have
 NO_TAGS: Final = b"\x00"
@@ -105,15 +105,11 @@ class Cursor:
         return uuid.UUID(bytes=self._take(16))
 
     def uvarint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-            if shift > 28:
-                raise RecordError(f"a number longer than five bytes ends at byte {self._at} of a record part")
+        try:
+            value, self._at = read_uvarint_of_bytes(self._data, self._at)
+        except ValueError as error:
+            raise RecordError(f"{error}, in a record part") from None
+        return value
 
     def nullable_string(self, *, flexible: bool = False) -> str | None:
         size = self.uvarint() - 1 if flexible else self.int16()

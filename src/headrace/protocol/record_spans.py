@@ -5,15 +5,10 @@ malformed bytes raise `PeerError` (CORRUPT_MESSAGE) only.
 """
 
 from collections.abc import Iterator
-from typing import Final
 
-from headrace.core.errors import PeerError
 from headrace.protocol.batch import CODEC_MASK, HEADER_BYTES, BatchHeader
 from headrace.protocol.compression import decompress
-from headrace.protocol.error_codes import CORRUPT_MESSAGE
-
-_VARLONG_BYTES_MAX: Final = 10
-
+from headrace.protocol.zigzag import corrupt_batch, read_varint
 
 # One record in the inflated bytes of its batch, as a bare tuple since there are so many: where it begins (its length),
 # its body (the attributes), what follows its timestamp, its end; timestamp delta, offset delta, key, whether it is a
@@ -38,67 +33,35 @@ def spans(data: bytes, count: int) -> Iterator[Span]:
             if length < 128:  # the usual case of a short number, here and below, without a call
                 length, position = (length >> 1) ^ -(length & 1), position + 1
             else:
-                length, position = varint(data, position)
+                length, position = read_varint(data, position)
             body, end = position, position + length
             if length <= 0 or end > size:
-                raise _corrupt(f"a record of {length} bytes at byte {position} of {size}")
+                raise corrupt_batch(f"a record of {length} bytes at byte {position} of {size}")
             timestamp_delta = data[position + 1]
             if timestamp_delta < 128:
                 timestamp_delta, rest = (timestamp_delta >> 1) ^ -(timestamp_delta & 1), position + 2
             else:
-                timestamp_delta, rest = varint(data, position + 1)
+                timestamp_delta, rest = read_varint(data, position + 1)
             offset_delta = data[rest]
             if offset_delta < 128:
                 offset_delta, position = (offset_delta >> 1) ^ -(offset_delta & 1), rest + 1
             else:
-                offset_delta, position = varint(data, rest)
+                offset_delta, position = read_varint(data, rest)
             key_size = data[position]
             if key_size < 128:
                 key_size, position = (key_size >> 1) ^ -(key_size & 1), position + 1
             else:
-                key_size, position = varint(data, position)
+                key_size, position = read_varint(data, position)
             key = None
             if key_size >= 0:
                 key = data[position : position + key_size]
                 position += key_size
             if position >= end:
-                raise _corrupt(f"a key of {key_size} bytes in the record that ends at byte {end}")
+                raise corrupt_batch(f"a key of {key_size} bytes in the record that ends at byte {end}")
             # The lowest bit of the value's length is its sign.
             yield start, body, rest, end, timestamp_delta, offset_delta, key, bool(data[position] & 1)
             position = end
     except IndexError:
-        raise _corrupt(f"its records end at byte {size}, inside a record") from None
+        raise corrupt_batch(f"its records end at byte {size}, inside a record") from None
     if position != size:
-        raise _corrupt(f"{size - position} bytes follow the last of {count} records")
-
-
-def varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint and where it ends. IndexError past the end of the data."""
-    byte = data[position]
-    if byte < 128:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    value, shift, start = byte & 127, 7, position
-    while byte >= 128:
-        position += 1
-        if position - start == _VARLONG_BYTES_MAX:
-            raise _corrupt(f"a number of more than {_VARLONG_BYTES_MAX} bytes at byte {start}")
-        byte = data[position]
-        value |= (byte & 127) << shift
-        shift += 7
-    return (value >> 1) ^ -(value & 1), position + 1
-
-
-def varint_bytes(number: int) -> bytes:
-    value = (number << 1) ^ (number >> 63)
-    if value < 128:
-        return value.to_bytes()
-    out = bytearray()
-    while value >= 128:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _corrupt(what: str) -> PeerError:
-    return PeerError(CORRUPT_MESSAGE, f"corrupt batch: {what}; send it again, or check the producer")
+        raise corrupt_batch(f"{size - position} bytes follow the last of {count} records")

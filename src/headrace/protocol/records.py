@@ -6,14 +6,14 @@ CRC was checked before, yet nothing is trusted: malformed bytes raise `PeerError
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from crc32c import crc32c
 
-from headrace.core.errors import PeerError
 from headrace.protocol.batch import (
     CODEC_MASK,
     CONTROL,
+    CRC_AT,
     CRC_END,
     HEADER,
     HEADER_BYTES,
@@ -24,12 +24,11 @@ from headrace.protocol.batch import (
     BatchHeader,
 )
 from headrace.protocol.compression import INFLATED_BYTES_MAX, compress, decompress
-from headrace.protocol.error_codes import CORRUPT_MESSAGE
+from headrace.protocol.zigzag import corrupt_batch, put_varint, read_varint, varint_size
 
-_LENGTH_AT, _CRC_AT = 8, 17
+_LENGTH_AT = 8
 _INT64_MIN, _INT64_MAX = -(1 << 63), (1 << 63) - 1
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
-_VARLONG_BYTES_MAX: Final = 10
 
 Buffer = bytes | bytearray | memoryview
 
@@ -50,29 +49,31 @@ def iter_records(batch: Buffer, size_max: int = INFLATED_BYTES_MAX) -> Iterator[
     position, size = 0, len(data)
     try:
         for _ in range(count):
-            length, position = _varint(data, position)
+            length, position = read_varint(data, position)
             end = position + length
             if length < 0 or end > size:
-                raise _corrupt(f"record of {length} bytes at byte {position} of {size}")
+                raise corrupt_batch(f"record of {length} bytes at byte {position} of {size}")
             byte = data[position + 1]  # one further: a record's attributes are a byte without a meaning
             if byte < 128:  # the usual case, without a call
                 delta, position = (byte >> 1) ^ -(byte & 1), position + 2
             else:
-                delta, position = _varint(data, position + 1)
+                delta, position = read_varint(data, position + 1)
             timestamp = base_timestamp + delta if stamped is None else stamped
-            offset_delta, position = _varint(data, position)
-            key_size, position = _varint(data, position)
+            offset_delta, position = read_varint(data, position)
+            key_size, position = read_varint(data, position)
             key = None
             if key_size >= 0:
                 if position + key_size > end:
-                    raise _corrupt(f"key of {key_size} bytes at byte {position}, past the record's end at {end}")
+                    raise corrupt_batch(f"key of {key_size} bytes at byte {position}, past the record's end at {end}")
                 key = data[position : position + key_size]
                 position += key_size
-            value_size, position = _varint(data, position)
+            value_size, position = read_varint(data, position)
             value = None
             if value_size >= 0:
                 if position + value_size > end:
-                    raise _corrupt(f"value of {value_size} bytes at byte {position}, past the record's end at {end}")
+                    raise corrupt_batch(
+                        f"value of {value_size} bytes at byte {position}, past the record's end at {end}"
+                    )
                 value = data[position : position + value_size]
                 position += value_size
             byte = data[position]
@@ -82,14 +83,14 @@ def iter_records(batch: Buffer, size_max: int = INFLATED_BYTES_MAX) -> Iterator[
             else:
                 headers, position = _headers(data, position, end)
             if position != end:
-                raise _corrupt(f"record that ends at byte {position}, not at {end} as its length says")
+                raise corrupt_batch(f"record that ends at byte {position}, not at {end} as its length says")
             if not (_INT64_MIN <= timestamp <= _INT64_MAX and _INT32_MIN <= offset_delta <= _INT32_MAX):
-                raise _corrupt(f"timestamp {timestamp} or offset delta {offset_delta} is out of range")
+                raise corrupt_batch(f"timestamp {timestamp} or offset delta {offset_delta} is out of range")
             yield Record(base_offset + offset_delta, timestamp, key, value, headers)
     except IndexError:
-        raise _corrupt(f"records that end at byte {size}, inside a record") from None
+        raise corrupt_batch(f"records that end at byte {size}, inside a record") from None
     if position != size:
-        raise _corrupt(f"{size - position} bytes after the last of {count} records")
+        raise corrupt_batch(f"{size - position} bytes after the last of {count} records")
 
 
 def first_offset_at_or_after(
@@ -123,10 +124,10 @@ def build_plain_batch(
     batch = bytearray(HEADER_BYTES)
     for offset_delta, (key, value) in enumerate(pairs):
         # Attributes, the time since the batch's first record, no headers: a byte each.
-        size = 3 + _varint_size(offset_delta) + _sized_bytes(key) + _sized_bytes(value)
-        _put_varint(batch, size)
+        size = 3 + varint_size(offset_delta) + _sized_bytes(key) + _sized_bytes(value)
+        put_varint(batch, size)
         batch += b"\0\0"
-        _put_varint(batch, offset_delta)
+        put_varint(batch, offset_delta)
         _put_bytes(batch, key)
         _put_bytes(batch, value)
         batch.append(0)
@@ -135,7 +136,7 @@ def build_plain_batch(
         batch, 0, 0, len(batch) - LENGTH_PREFIX_BYTES, -1, MAGIC, 0, TRANSACTIONAL if transactional else 0,
         max(count - 1, 0), timestamp, timestamp, producer_id, producer_epoch, -1, count,
     )  # fmt: skip
-    return _sealed(batch)
+    return sealed(batch)
 
 
 def build_batch(
@@ -164,7 +165,7 @@ def build_batch(
         end_offset = record.offset
         count += 1
         encoded = _encode_record(record, record.offset - base_offset, record.timestamp - base_timestamp)
-        _put_varint(body, len(encoded))
+        put_varint(body, len(encoded))
         body += encoded
     attributes = codec if count else 0
     attributes |= LOG_APPEND_TIME if timestamp_type else 0
@@ -177,7 +178,7 @@ def build_batch(
         batch, 0, base_offset, len(batch) - LENGTH_PREFIX_BYTES, leader_epoch, MAGIC, 0, attributes,
         last_delta, base_timestamp, timestamp_max, producer_id, producer_epoch, base_sequence, count,
     )  # fmt: skip
-    return _sealed(batch)
+    return sealed(batch)
 
 
 def recompress(batch: Buffer, codec: int, level: int | None = None, *, size_max: int = INFLATED_BYTES_MAX) -> bytearray:
@@ -190,22 +191,22 @@ def recompress(batch: Buffer, codec: int, level: int | None = None, *, size_max:
         result += compress(codec, data, level)
     struct.pack_into(">i", result, _LENGTH_AT, len(result) - LENGTH_PREFIX_BYTES)
     struct.pack_into(">h", result, CRC_END, attributes)
-    return _sealed(result)
+    return sealed(result)
 
 
 def _open(batch: Buffer, size_max: int) -> tuple[BatchHeader, bytes]:
     """The header and the inflated records."""
     view = memoryview(batch)
     if len(view) < HEADER_BYTES:
-        raise _corrupt(f"batch of {len(view)} bytes; its header alone has {HEADER_BYTES}")
+        raise corrupt_batch(f"batch of {len(view)} bytes; its header alone has {HEADER_BYTES}")
     header = BatchHeader._make(HEADER.unpack_from(view))
     end = header.length + LENGTH_PREFIX_BYTES
     if not HEADER_BYTES <= end <= len(view):
-        raise _corrupt(f"batch that claims {end} bytes, of which {len(view)} are here")
+        raise corrupt_batch(f"batch that claims {end} bytes, of which {len(view)} are here")
     if header.magic != MAGIC:
-        raise _corrupt(f"batch of format {header.magic}; only {MAGIC} is stored")
+        raise corrupt_batch(f"batch of format {header.magic}; only {MAGIC} is stored")
     if header.record_count < 0:
-        raise _corrupt(f"batch with {header.record_count} records")
+        raise corrupt_batch(f"batch with {header.record_count} records")
     blob = view[HEADER_BYTES:end]
     codec = header.attributes & CODEC_MASK
     # A batch that compaction emptied may keep its codec, without a blob.
@@ -220,110 +221,72 @@ def _iter_times(batch: Buffer, size_max: int) -> Iterator[tuple[int, int]]:
     position, size = 0, len(data)
     try:
         for _ in range(header.record_count):
-            length, position = _varint(data, position)
+            length, position = read_varint(data, position)
             end = position + length
             if length < 0 or end > size:
-                raise _corrupt(f"record of {length} bytes at byte {position} of {size}")
-            delta, position = _varint(data, position + 1)
-            offset_delta, position = _varint(data, position)
+                raise corrupt_batch(f"record of {length} bytes at byte {position} of {size}")
+            delta, position = read_varint(data, position + 1)
+            offset_delta, position = read_varint(data, position)
             if position > end:
-                raise _corrupt(f"record that ends at byte {end}, inside its own offset")
+                raise corrupt_batch(f"record that ends at byte {end}, inside its own offset")
             timestamp = base_timestamp + delta if stamped is None else stamped
             if not (_INT64_MIN <= timestamp <= _INT64_MAX and _INT32_MIN <= offset_delta <= _INT32_MAX):
-                raise _corrupt(f"timestamp {timestamp} or offset delta {offset_delta} is out of range")
+                raise corrupt_batch(f"timestamp {timestamp} or offset delta {offset_delta} is out of range")
             yield base_offset + offset_delta, timestamp
             position = end
     except IndexError:
-        raise _corrupt(f"records that end at byte {size}, inside a record") from None
+        raise corrupt_batch(f"records that end at byte {size}, inside a record") from None
 
 
 def _headers(data: bytes, position: int, end: int) -> tuple[list[tuple[str, bytes | None]], int]:
-    count, position = _varint(data, position)
+    count, position = read_varint(data, position)
     if not 0 <= count <= end - position:
-        raise _corrupt(f"{count} headers in the {end - position} bytes that the record has left")
+        raise corrupt_batch(f"{count} headers in the {end - position} bytes that the record has left")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
-        size, position = _varint(data, position)
+        size, position = read_varint(data, position)
         if size < 0 or position + size > end:
-            raise _corrupt(f"header key of {size} bytes at byte {position}, past the record's end at {end}")
+            raise corrupt_batch(f"header key of {size} bytes at byte {position}, past the record's end at {end}")
         # Kafka takes any bytes as a header's key; what is not UTF-8 survives decoding and encoding unchanged.
         key = data[position : position + size].decode(errors="surrogateescape")
-        size, position = _varint(data, position + size)
+        size, position = read_varint(data, position + size)
         if size < 0:
             headers.append((key, None))
             continue
         if position + size > end:
-            raise _corrupt(f"header value of {size} bytes at byte {position}, past the record's end at {end}")
+            raise corrupt_batch(f"header value of {size} bytes at byte {position}, past the record's end at {end}")
         headers.append((key, data[position : position + size]))
         position += size
     return headers, position
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint and where it ends. IndexError past the end: the callers turn it into `PeerError`."""
-    byte = data[position]
-    if byte < 128:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    value, shift, start = byte & 127, 7, position
-    while byte >= 128:
-        position += 1
-        if position - start == _VARLONG_BYTES_MAX:
-            raise _corrupt(f"number of more than {_VARLONG_BYTES_MAX} bytes at byte {start}")
-        byte = data[position]
-        value |= (byte & 127) << shift
-        shift += 7
-    if value >> 64:
-        raise _corrupt(f"number of more than 64 bits at byte {start}")
-    return (value >> 1) ^ -(value & 1), position + 1
-
-
-def _put_varint(out: bytearray, number: int) -> None:
-    value = (number << 1) ^ (number >> 63)
-    while value >= 128:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-
-
-def _varint_size(number: int) -> int:
-    """Of a number that is not negative."""
-    size = 1
-    while number >= 64:
-        number >>= 7
-        size += 1
-    return size
-
-
 def _sized_bytes(data: bytes | None) -> int:
-    return 1 if data is None else _varint_size(len(data)) + len(data)
+    return 1 if data is None else varint_size(len(data)) + len(data)
 
 
 def _put_bytes(out: bytearray, data: bytes | None) -> None:
     if data is None:
         out.append(1)  # zigzag of -1
     else:
-        _put_varint(out, len(data))
+        put_varint(out, len(data))
         out += data
 
 
 def _encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytearray:
     out = bytearray(1)  # attributes
-    _put_varint(out, timestamp_delta)
-    _put_varint(out, offset_delta)
+    put_varint(out, timestamp_delta)
+    put_varint(out, offset_delta)
     _put_bytes(out, record.key)
     _put_bytes(out, record.value)
-    _put_varint(out, len(record.headers))
+    put_varint(out, len(record.headers))
     for name, value in record.headers:
         _put_bytes(out, name.encode(errors="surrogateescape"))
         _put_bytes(out, value)
     return out
 
 
-def _sealed(batch: bytearray) -> bytearray:
+def sealed(batch: bytearray) -> bytearray:
+    """The batch, with the CRC that it must have."""
     with memoryview(batch) as view:
-        struct.pack_into(">I", batch, _CRC_AT, crc32c(view[CRC_END:]))
+        struct.pack_into(">I", batch, CRC_AT, crc32c(view[CRC_END:]))
     return batch
-
-
-def _corrupt(what: str) -> PeerError:
-    return PeerError(CORRUPT_MESSAGE, f"corrupt batch: {what}; send it again, or check the producer")

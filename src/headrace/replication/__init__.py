@@ -1,1 +1,1 @@
-"""What several brokers agree on: the image of the cluster, and where replicas are placed. No IO."""
+"""What several brokers agree on: the image of the cluster, placement, elections, what is committed. No IO."""

@@ -14,6 +14,7 @@ from typing import Final
 
 NO_LEADER: Final = -1
 NO_CONTROLLER: Final = -1
+NO_VERSION: Final = -1  # of a partition that no tree holds, or none yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,7 @@ class BrokerImage:
     endpoints: Mapping[str, Endpoint]  # by the name of the listener
     rack: str = ""
     incarnation: int = 0  # grows with each start of the broker
+    intact_from: int = 0  # what this and later incarnations wrote is all still on its disks
     shutting_down: bool = False
 
 
@@ -42,6 +44,23 @@ class PartitionImage:
     leader_epoch: int = 0
     isr: tuple[int, ...] = ()
     offline: tuple[int, ...] = ()  # replicas whose directory has failed, on brokers that may be alive
+    leader_incarnation: int = 0  # of the broker, when leadership was given to it
+    isr_incarnations: tuple[int, ...] = ()  # of each member of the ISR, when it joined
+    adding: tuple[int, ...] = ()  # of the replicas: those that a reassignment brings
+    removing: tuple[int, ...] = ()  # and those that it takes away once the others are in sync
+    version: int = NO_VERSION  # of its state in the tree, which a write compares
+
+    def isr_incarnation(self, broker: int) -> int:
+        return self.isr_incarnations[self.isr.index(broker)] if self.isr_incarnations else 0
+
+    def with_isr(self, isr: Mapping[int, int]) -> PartitionImage:
+        """The ISR with the incarnation of each member."""
+        return replace(self, isr=tuple(isr), isr_incarnations=tuple(isr.values()))
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas that there are to be when a reassignment has ended."""
+        return tuple([each for each in self.replicas if each not in self.removing])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from headrace.streaming.declarations import (
     BatchOutput,
     Node,
     PipelineError,
-    Place,
+    SourceLine,
     Static,
     TableOutput,
     TableStream,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class Reader(Protocol):
+class InputReader(Protocol):
     """Where DataFrames come from: real streams when a pipeline runs, empty ones when it is checked."""
 
     def topic(self, topic: Topic, observed: str) -> "DataFrame": ...
@@ -48,7 +48,7 @@ class Assembled:
 
 
 class Assembler:
-    def __init__(self, graph: Graph, reader: Reader) -> None:
+    def __init__(self, graph: Graph, reader: InputReader) -> None:
         self._graph = graph
         self._reader = reader
 
@@ -118,7 +118,7 @@ def call_user(node: Node, files: frozenset[str], call: Callable[[], Any]) -> Any
     except HeadraceError:
         raise
     except Exception as error:
-        place = Place.of_error(error, files | {node.place.file}) or node.place
+        place = SourceLine.of_error(error, files | {node.place.file}) or node.place
         what = wrong_name(str(error)) or f"{type(error).__name__}: {first_line(error)}"
         raise PipelineError(place, f"{node.name}: {what}") from error
 

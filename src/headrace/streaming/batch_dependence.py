@@ -6,10 +6,11 @@ so that `check` shows it. Tables whose rows change are the business of `changing
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.streaming.declarations import Mode, Node, PipelineError, TableOutput, TopicOutput
 from headrace.streaming.plans import operators, updates_rows
+from headrace.streaming.spark_internals.plan import uses_batch_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,11 +58,8 @@ def refuse_dependent(node: Node, frame: "DataFrame", mode: Mode) -> None:
 
 
 def dependence_notes(node: Node, frame: "DataFrame", mode: Mode) -> Iterator[str]:
-    found: Any = frame
-    jvm: Any = frame.sparkSession._jvm
-    current = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
     plans = list(operators(frame))
-    if found._jdf.queryExecution().analyzed().containsPattern(current):
+    if uses_batch_time(frame):
         yield "uses the time of the batch (current_timestamp and its like), which is another one in a replay"
     if not all(plan.deterministic() for plan in plans):
         yield "uses what may differ in a replay (rand, uuid, first, last, collect_list); max_by finds the last value"

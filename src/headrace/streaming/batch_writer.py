@@ -21,6 +21,7 @@ from headrace.streaming.late_rows import LateRows
 from headrace.streaming.parsing import Parser
 from headrace.streaming.quarantine import Quarantine, rows_kept_out, unparsed
 from headrace.streaming.sources import UNPARSED
+from headrace.streaming.spark_internals.query import dropped_late, observed
 from headrace.tables.expectations import Ledger
 from headrace.tables.provenance import Source, TopicSource
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 START_S_MAX = 120.0
-DROPPED_BY_WATERMARK = "numRowsDroppedByWatermark"  # Spark's name of the metric
 
 
 class Sink(Protocol):
@@ -43,7 +43,7 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class WriterFacts:
     """What a writer knows of its node's place."""
 
     node: Node
@@ -59,15 +59,18 @@ class Facts:
 class BatchWriter:
     def __init__(
         self,
-        facts: Facts,
+        facts: WriterFacts,
         sink: Sink,
         *,
         ledger: Ledger,
         read_again: "Callable[[SparkSession, Topic, TopicSource], DataFrame]",
         parser: Callable[[Topic], Parser],
         late_rows: LateRows | None = None,
+        wrote: Callable[[], None] = lambda: None,
     ) -> None:
-        """`late_rows` finds those that came behind the watermark, if they are to be put aside."""
+        """`late_rows` finds those that came behind the watermark, if they are to be put aside. `wrote` is called on the
+        query's thread when the first batch is where it goes."""
+        self._wrote = wrote
         self._late_rows = late_rows
         self._facts = facts
         self._sink = sink
@@ -97,14 +100,14 @@ class BatchWriter:
 
     def __call__(self, frame: "DataFrame", batch: int) -> None:
         try:
-            if not self._started.wait(START_S_MAX):
+            if not self._started.wait(START_S_MAX) or self._query is None:
                 raise InvariantError(f"{self._facts.node.name}: a batch came before its query was known")
-            self._batch(frame, batch)
+            self._batch(frame, batch, self._query)
         except BaseException as error:
             self.failure = error
             raise
 
-    def _batch(self, frame: "DataFrame", batch: int) -> None:
+    def _batch(self, frame: "DataFrame", batch: int, query: "StreamingQuery") -> None:
         facts = self._facts
         self.batch = batch
         self.ranges = batch_ranges(facts.checkpoint, batch, facts.tables)
@@ -123,8 +126,10 @@ class BatchWriter:
         else:
             self._sink.write(frame, stamp)
         self._first = False
-        self.written = True
-        metrics, (late, watermark_ms) = self._metrics(), self._late()
+        if not self.written:
+            self.written = True
+            self._wrote()
+        metrics, (late, watermark_ms) = counts_of(query), dropped_late(query)
         bad = {name: metrics.get(UNPARSED + name, {}).get("bad", 0) for name in facts.observed}
         extra = extra_fields.counted(metrics.get(UNPARSED + name, {}) for name in facts.observed)
         outcome = outcome_of(batch, metrics, facts.node.expectations, sum(bad.values()), late, extra)
@@ -157,29 +162,9 @@ class BatchWriter:
                 if isinstance(each, TopicSource) and each.topic == topic.topic:
                     yield self._read_again(spark, topic, each)
 
-    def _metrics(self) -> dict[str, dict[str, Any]]:
-        """What the plan of this batch counted, as far as it ran."""
-        query: Any = self._query
-        found = query._jsq.streamingQuery().lastExecution().observedMetrics().iterator()
-        metrics = {}
-        while found.hasNext():
-            entry = found.next()
-            metrics[str(entry._1())] = {key: value or 0 for key, value in json.loads(entry._2().json()).items()}
-        return metrics
 
-    def _late(self) -> tuple[int, int | None]:
-        """Rows of this batch that came behind the watermark, as Spark's state operators counted them, and the watermark
-        of an operator that dropped some."""
-        query: Any = self._query
-        work, late = [query._jsq.streamingQuery().lastExecution().executedPlan()], 0
-        watermark_ms: int | None = None
-        while work:
-            plan = work.pop()
-            metric = plan.metrics().get(DROPPED_BY_WATERMARK)
-            if metric.isDefined() and (dropped := int(metric.get().value())) > 0:
-                late += dropped
-                if self._late_rows is not None:
-                    watermark_ms = int(plan.eventTimeWatermarkForLateEvents().get())
-            children = plan.children()
-            work.extend(children.apply(index) for index in range(children.size()))
-        return late, watermark_ms
+def counts_of(query: "StreamingQuery") -> dict[str, dict[str, Any]]:
+    """What the plan of its batch counted, as far as it ran."""
+    return {
+        name: {key: value or 0 for key, value in json.loads(text).items()} for name, text in observed(query).items()
+    }

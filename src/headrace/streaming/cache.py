@@ -1,21 +1,11 @@
-"""Where what was fetched or made once is kept: jars, the `java` wrapper, Spark's log files.
-
-`$HEADRACE_CACHE`, or `headrace` under `$XDG_CACHE_HOME` or `~/.cache`. Everything in it can be deleted at any time.
-"""
+"""Files of the cache directory: made whole, or not at all."""
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from headrace.core.errors import OperatorError
-
-
-def cache_directory(environ: Mapping[str, str] = os.environ) -> str:
-    if own := environ.get("HEADRACE_CACHE"):
-        return os.path.abspath(os.path.expanduser(own))
-    home = environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(os.path.abspath(home), "headrace")
 
 
 def made(directory: str) -> str:

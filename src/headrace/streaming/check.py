@@ -34,8 +34,9 @@ from headrace.streaming.keyed_partial import orders_field
 from headrace.streaming.maintainable import obstacle
 from headrace.streaming.outline import OutlinedNode, outlined
 from headrace.streaming.parsing import Parser
-from headrace.streaming.plans import above_state, filters, group_problem, updates_rows
+from headrace.streaming.plans import above_state, ends_in_groups, filters, gives_rows_once, group_problem, updates_rows
 from headrace.streaming.spark_errors import first_line
+from headrace.streaming.spark_internals.plan import refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,13 +46,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedNode(OutlinedNode):
     """`order` tells which row of a key is the last; None for a table without a key, or one that state updates.
-    `maintained`: it is kept up to date from the changes of the tables that it reads."""
+    `maintained`: it is kept up to date from the changes of the tables that it reads. `grouped`: its rows are groups,
+    each under its key, so that a batch has one row per key at most."""
 
     mode: Mode
     schema: "StructType"
     order: Order | None = None
     hidden: "tuple[StructField, ...]" = ()
     maintained: bool = False
+    grouped: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -165,7 +168,11 @@ def _checked(
     found = outlined(graph, node)
     ordered = order_notes(output, order) if isinstance(output, TableOutput) else ()
     outline = {**asdict(found), "notes": (*found.notes, *ordered, *dependence_notes(node, frame, mode))}
-    return CheckedNode(**outline, mode=mode, schema=schema, order=order, hidden=hidden, maintained=maintained)
+    keyed = isinstance(output, TableOutput) and bool(output.key) and order is None
+    return CheckedNode(
+        **outline, mode=mode, schema=schema, order=order, hidden=hidden, maintained=maintained,
+        grouped=keyed and ends_in_groups(frame),
+    )  # fmt: skip
 
 
 def _hidden(output: TableOutput, order: Order, schema: "StructType", frame: "DataFrame") -> "tuple[StructField, ...]":
@@ -221,35 +228,19 @@ def output_mode(node: Node, frame: "DataFrame") -> Mode:
     if declared is not None:
         wanted = (declared,)
     elif keyed or isinstance(output, TopicOutput | BatchOutput):
-        wanted = ("update", "append")
+        wanted = ("append",) if gives_rows_once(frame) else ("update", "append")
     else:
         wanted = ("append",)
     if not set(wanted) <= set(MODES):
         raise PipelineError(node.place, f"{node.name}: mode {declared!r} is unknown")
     refusals = []
     for mode in wanted:
-        refusal = _refusal(frame, mode)
-        if refusal is None:
+        why = refusal(frame, mode)
+        if why is None:
             return mode
-        refusals.append(refusal)
+        refusals.append(why)
     remedy = "" if keyed or declared else "; add key= to merge rows as they change, or mode='complete', or a watermark"
     raise PipelineError(node.place, f"{node.name}: {refusals[0]}{remedy}")
-
-
-def _refusal(frame: "DataFrame", mode: Mode) -> str | None:
-    jvm = frame.sparkSession._jvm
-    if jvm is None:
-        return None
-    catalyst = jvm.org.apache.spark.sql.catalyst
-    modes = jvm.org.apache.spark.sql.streaming.OutputMode
-    java_mode = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}[mode]()
-    try:
-        catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(
-            frame._jdf.queryExecution().analyzed(), java_mode
-        )
-    except Exception as error:
-        return first_line(error).split(";")[0]
-    return None
 
 
 def _check_predicate(node: Node, frame: "DataFrame", what: str, predicate: str) -> None:

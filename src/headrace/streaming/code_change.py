@@ -126,7 +126,7 @@ def _mentioned(statement: ast.stmt) -> set[str]:
     return found
 
 
-class Written:
+class VersionOutput:
     """What the nodes of a version have left behind; and making them begin again."""
 
     def __init__(self, layout: PipelineLayout, version: int, tables: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ COMMITS_READ_MAX = 500  # of a long backlog the older commits count as much as t
 _MERGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
 
 
-class Written(NamedTuple):
+class WrittenRows(NamedTuple):
     rows: int
     node: str | None
 
@@ -25,7 +25,7 @@ class CommitRows:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._read: dict[int, Written] = {}
+        self._read: dict[int, WrittenRows] = {}
 
     def last(self) -> int | None:
         return table_version(self._path)
@@ -51,10 +51,10 @@ class CommitRows:
             try:
                 commit = log.commit(version)
             except OperatorError:  # it is no longer in the log
-                self._read[version] = Written(0, None)
+                self._read[version] = WrittenRows(0, None)
                 continue
             node = commit.provenance.node if commit.provenance is not None else None
-            self._read[version] = Written(rows_of(commit), node)
+            self._read[version] = WrittenRows(rows_of(commit), node)
 
 
 def rows_of(commit: Commit) -> int:

@@ -42,7 +42,7 @@ def envelope(row: "StructType") -> "StructType":
     return StructType([StructField("payload", StructType(inner)), *inner])
 
 
-class Change:
+class CapturedChange:
     """Expressions over a parsed value; `key` is an expression of the record's key as text."""
 
     def __init__(self, parsed: "Column", key: "Column", row: "StructType", key_columns: Sequence[str]) -> None:

@@ -32,7 +32,7 @@ BATCH_ARGUMENT = "batch"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLine:
     """A line of the user's file."""
 
     file: str
@@ -42,7 +42,7 @@ class Place:
         return f"{self.file}:{self.line}"
 
     @classmethod
-    def of_caller(cls) -> "Place":
+    def of_caller(cls) -> "SourceLine":
         """The nearest frame outside this package."""
         frame = inspect.currentframe()
         package = os.path.dirname(__file__)
@@ -53,7 +53,7 @@ class Place:
         return cls(frame.f_code.co_filename, frame.f_lineno)
 
     @classmethod
-    def of_error(cls, error: BaseException, files: Container[str]) -> "Place | None":
+    def of_error(cls, error: BaseException, files: Container[str]) -> "SourceLine | None":
         """Where in `files` an exception came from: the innermost of its frames there."""
         found, trace = None, error.__traceback__
         while trace is not None:
@@ -67,7 +67,7 @@ class Place:
 class PipelineError(OperatorError):
     """What is wrong with a pipeline's file; the message begins with file and line."""
 
-    def __init__(self, place: Place | None, message: str) -> None:
+    def __init__(self, place: SourceLine | None, message: str) -> None:
         super().__init__(f"{place}: {message}" if place is not None else message)
         self.place = place
 
@@ -106,7 +106,7 @@ class Topic:
     options: Mapping[str, str]
     max_offsets_per_trigger: int | None
     name: str
-    place: Place
+    place: SourceLine
     changes: ChangeRules | None = None
     # Avro that was written with other schemas than `schema`: by the id in front of a value, or under None for all.
     writers: Mapping[int | None, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -123,7 +123,7 @@ class TableStream:
     change_feed: bool
     starting_version: int | None
     name: str
-    place: Place
+    place: SourceLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -134,7 +134,7 @@ class Static:
     format: str
     options: Mapping[str, str]
     name: str
-    place: Place
+    place: SourceLine
 
 
 Source = Topic | TableStream | Static
@@ -219,7 +219,7 @@ class Node:
     expectations: tuple[Expectation, ...]
     trigger: str | None
     options: Mapping[str, str]
-    place: Place
+    place: SourceLine
     takes_batch: bool = False
     late: Late = "count"
 

@@ -1,6 +1,6 @@
 """What a pipeline's file calls, all in one place: `hr.topic`, `@hr.table`, `@hr.view`, `@hr.to_topic` and their kin."""
 
-from headrace.streaming.declarations import PipelineError, Place, collected
+from headrace.streaming.declarations import PipelineError, SourceLine, collected
 from headrace.streaming.declare_nodes import for_each_batch, materialized, table, to_topic, view
 from headrace.streaming.declare_sources import changes, static, stream, topic
 from headrace.streaming.rules import drop, fail, quarantine, warn
@@ -32,5 +32,5 @@ def pipeline(name: str) -> None:
     declared = collected()
     if declared is not None:
         if declared.pipeline not in (None, name):
-            raise PipelineError(Place.of_caller(), f"pipeline {name!r}: it is named {declared.pipeline!r} already")
+            raise PipelineError(SourceLine.of_caller(), f"pipeline {name!r}: it is named {declared.pipeline!r} already")
         declared.pipeline = name

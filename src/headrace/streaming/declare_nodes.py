@@ -19,7 +19,7 @@ from headrace.streaming.declarations import (
     Node,
     Output,
     PipelineError,
-    Place,
+    SourceLine,
     Static,
     TableOutput,
     TableStream,
@@ -107,7 +107,7 @@ def table(
     ... def people(people_changes):
     ...     return people_changes
     """
-    place = Place.of_caller()
+    place = SourceLine.of_caller()
     output = TableOutput(
         key=names_of(key),
         partition_by=names_of(partition_by),
@@ -163,7 +163,7 @@ def materialized(
     ... def best_customers(revenue):
     ...     return revenue.orderBy("amount", ascending=False).limit(10)
     """
-    place = Place.of_caller()
+    place = SourceLine.of_caller()
     length = length_of(place, "every", every)
     output = TableOutput(
         partition_by=names_of(partition_by),
@@ -217,7 +217,7 @@ def to_topic(
     ... def big_orders(clean_orders):
     ...     return clean_orders.where("amount > 1000")
     """
-    place = Place.of_caller()
+    place = SourceLine.of_caller()
     one_of(place, "latency", latency, ("exactly_once", "realtime"))
     one_of(place, "late", late, LATE)
     if not 1 <= tasks <= TASKS_MAX:
@@ -272,7 +272,7 @@ def for_each_batch(
     ... def archived(orders, batch):
     ...     orders.write.format("delta").mode("append").save("archive")
     """
-    output = BatchOutput(mode=mode_of(Place.of_caller(), mode))
+    output = BatchOutput(mode=mode_of(SourceLine.of_caller(), mode))
     return _decorator(function, output, expect=expect, trigger=trigger, options=options, name=name)
 
 
@@ -299,7 +299,7 @@ def _node(
     late: Late = "count",
 ) -> Node:
     code = inspect.unwrap(function).__code__
-    place = Place(code.co_filename, code.co_firstlineno)
+    place = SourceLine(code.co_filename, code.co_firstlineno)
     name = name or function.__name__
     inputs, defaults, takes_batch = [], {}, False
     for argument in inspect.signature(function).parameters.values():
@@ -330,7 +330,7 @@ def _node(
     )
 
 
-def _query_options(place: Place, node: str, options: Mapping[str, Any] | None) -> Mapping[str, str]:
+def _query_options(place: SourceLine, node: str, options: Mapping[str, Any] | None) -> Mapping[str, str]:
     made = options_of(options)
     if any(key.lower() == "checkpointlocation" for key in made):
         raise PipelineError(place, f"{node}: checkpointLocation belongs to the version's directory; drop the option")

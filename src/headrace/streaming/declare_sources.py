@@ -19,7 +19,7 @@ from headrace.streaming.declarations import (
     Extra,
     Format,
     PipelineError,
-    Place,
+    SourceLine,
     Static,
     TableStream,
     Topic,
@@ -68,7 +68,7 @@ def topic(
     >>> orders.format
     'json'
     """
-    place = Place.of_caller()
+    place = SourceLine.of_caller()
     one_of(place, "format", format, FORMATS)
     one_of(place, "key", key, ("binary", "string"))
     one_of(place, "tombstones", tombstones, ("quarantine", "keep"))
@@ -126,7 +126,7 @@ def changes(
     >>> customer_changes.changes.key
     ('id',)
     """
-    place = Place.of_caller()
+    place = SourceLine.of_caller()
     one_of(place, "format", format, ("debezium",))
     keys = (key,) if isinstance(key, str) else tuple(key)
     text = _schema_text(place, schema)
@@ -187,7 +187,7 @@ def stream(
             change_feed=change_feed,
             starting_version=starting_version,
             name=_identifier(table),
-            place=Place.of_caller(),
+            place=SourceLine.of_caller(),
         )
     )
 
@@ -202,7 +202,11 @@ def static(table: str, *, format: str = "delta", options: Mapping[str, Any] | No
     """
     return _source(
         Static(
-            table=table, format=format, options=options_of(options), name=_identifier(table), place=Place.of_caller()
+            table=table,
+            format=format,
+            options=options_of(options),
+            name=_identifier(table),
+            place=SourceLine.of_caller(),
         )
     )
 
@@ -214,7 +218,7 @@ def _source(source: S) -> S:
     return source
 
 
-def _begin(place: Place, topic: str, starting: str | Mapping[Any, int]) -> str | Mapping[str, Mapping[str, int]]:
+def _begin(place: SourceLine, topic: str, starting: str | Mapping[Any, int]) -> str | Mapping[str, Mapping[str, int]]:
     begin = starting if isinstance(starting, str) else {topic: {str(p): int(o) for p, o in starting.items()}}
     try:
         place_in_topic(begin)
@@ -223,7 +227,7 @@ def _begin(place: Place, topic: str, starting: str | Mapping[Any, int]) -> str |
     return begin
 
 
-def _schema_text(place: Place, schema: Any) -> str | None:
+def _schema_text(place: SourceLine, schema: Any) -> str | None:
     """DDL or JSON as it stands; a StructType as its JSON."""
     if schema is None or isinstance(schema, str):
         return schema
@@ -232,7 +236,7 @@ def _schema_text(place: Place, schema: Any) -> str | None:
     raise PipelineError(place, f"schema={schema!r}: give DDL such as 'id string, amount double', or a StructType")
 
 
-def _avro_text(place: Place, topic: str, schema: Any) -> str:
+def _avro_text(place: SourceLine, topic: str, schema: Any) -> str:
     """Avro's JSON, or that of a file beside the pipeline's, which is kept with its code."""
     text = json.dumps(schema) if isinstance(schema, dict | list) else schema
     if not isinstance(text, str):
@@ -246,7 +250,7 @@ def _avro_text(place: Place, topic: str, schema: Any) -> str:
         raise PipelineError(place, f"topic {topic!r}: {text}: {reason.lower()}") from error
 
 
-def _writers(place: Place, topic: str, format: str, given: Any, skip_bytes: int) -> Mapping[int | None, str]:
+def _writers(place: SourceLine, topic: str, format: str, given: Any, skip_bytes: int) -> Mapping[int | None, str]:
     if given is None:
         return MappingProxyType({})
     if format != "avro":
@@ -262,7 +266,7 @@ def _writers(place: Place, topic: str, format: str, given: Any, skip_bytes: int)
     return MappingProxyType(found)
 
 
-def _check_schema(place: Place, topic: str, format: str, schema: str | None) -> None:
+def _check_schema(place: SourceLine, topic: str, format: str, schema: str | None) -> None:
     """What can be told without Spark, which reads DDL."""
     if schema is None:
         return

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import timedelta
 
-from headrace.streaming.declarations import MODES, Mode, PipelineError, Place, TableOutput
+from headrace.streaming.declarations import MODES, Mode, PipelineError, SourceLine, TableOutput
 from headrace.streaming.declared_values import one_of
 from headrace.streaming.durations import duration
 from headrace.streaming.sql_text import problem
@@ -11,7 +11,7 @@ from headrace.streaming.sql_text import problem
 Names = str | Iterable[str]
 
 
-def check_table(place: Place, output: TableOutput) -> None:
+def check_table(place: SourceLine, output: TableOutput) -> None:
     predicates = {"delete": output.delete, "truncate": output.truncate, "replace_where": output.replace_where}
     for name, predicate in predicates.items():
         if predicate is not None and (why := problem(predicate)) is not None:
@@ -31,7 +31,7 @@ def check_table(place: Place, output: TableOutput) -> None:
         raise PipelineError(place, "table: into= writes another node's table, which has its own partition_by; drop it")
 
 
-def _check_changes(place: Place, output: TableOutput) -> None:
+def _check_changes(place: SourceLine, output: TableOutput) -> None:
     if output.truncate is not None and not (output.key and output.order_by):
         raise PipelineError(place, "table: truncate= removes what is older by order_by=; add key= and order_by=")
     if output.history and (not output.key or len(output.order_by) != 1):
@@ -51,14 +51,14 @@ def _check_changes(place: Place, output: TableOutput) -> None:
             raise PipelineError(place, f"table: leave_out={wrong[0]!r} is a column of {name}=; keep it")
 
 
-def length_of(place: Place, name: str, value: str | timedelta | None) -> timedelta | None:
+def length_of(place: SourceLine, name: str, value: str | timedelta | None) -> timedelta | None:
     try:
         return None if value is None else duration(value)
     except ValueError as error:
         raise PipelineError(place, f"{name}={error}") from error
 
 
-def mode_of(place: Place, mode: Mode | None) -> Mode | None:
+def mode_of(place: SourceLine, mode: Mode | None) -> Mode | None:
     if mode is not None:
         one_of(place, "mode", mode, MODES)
     return mode

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from headrace.streaming.declarations import PipelineError, Place
+from headrace.streaming.declarations import PipelineError, SourceLine
 
 
-def one_of(place: Place, name: str, value: object, known: tuple[str, ...]) -> None:
+def one_of(place: SourceLine, name: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         raise PipelineError(place, f"{name}={value!r}: must be one of {', '.join(known)}")
 

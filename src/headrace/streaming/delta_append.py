@@ -9,18 +9,18 @@ same: the files, the transaction id, the offsets.
 import functools
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.streaming.delta_writes import Stamp, append, holds_no_batch, stamped
+from headrace.streaming.spark_internals.classes import MissingError
+from headrace.streaming.spark_internals.delta import TableCommit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-_OPTIONS_OF_WRITE = 8  # of Delta's record of a write, behind the mode; all optional, for its history only
 
-
-class Appender:
+class DeltaAppender:
     """One table, one writer of it."""
 
     def __init__(self, path: str) -> None:
@@ -30,43 +30,41 @@ class Appender:
         self._schema: tuple[str, StructType] | None = None
 
     def append(self, frame: "DataFrame", stamp: Stamp) -> bool:
-        """False when the table has other columns than the frame: whether that may be, Delta's own writer decides."""
+        """False when Delta's own writer must write it: the table has other columns than the frame, and whether that
+        may be is for it to decide; or this Delta lets nobody else commit."""
         return self.append_parts([(frame, stamp)])
 
     def append_parts(self, parts: "Sequence[tuple[DataFrame, Stamp]]") -> bool:
         """The parts of one batch in one commit, each under its own transaction id; those that are there are left out.
-        False, as for `append`, when one of them has other columns than the table."""
+        False as for `append`."""
         (first, stamp), *_ = parts
-        spark: Any = first.sparkSession
-        delta = spark._jvm.org.apache.spark.sql.delta
-        transaction = delta.DeltaLog.forTable(spark._jsparkSession, self._path).startTransaction()
-        schema = str(transaction.metadata().schemaString())
-        if not all(self._same_columns(frame, schema) for frame, _ in parts):
+        spark = first.sparkSession
+        try:
+            commit = TableCommit(spark, self._path)
+            if not all(self._same_columns(frame, commit.schema_text) for frame, _ in parts):
+                return False
+            left = [part for part in parts if not self._is_there(commit, part[1])]
+            if not left:
+                return True
+            frame = functools.reduce(lambda one, other: one.unionAll(other), [frame for frame, _ in left])
+            batches = [(each.app_id, each.batch) for _, each in left if each.transactional]
+            with stamped(spark, stamp):
+                self._version = commit.append(frame, batches)
+        except MissingError:
             return False
-        left = [part for part in parts if not self._is_there(transaction, part[1])]
-        if not left:
-            return True
-        with stamped(spark, stamp):
-            frame: Any = functools.reduce(lambda one, other: one.unionAll(other), [frame for frame, _ in left])
-            actions = transaction.writeFiles(frame._jdf)
-            now = spark._jvm.scala.Option.apply(spark._jvm.java.lang.System.currentTimeMillis())
-            for _, each in left:
-                if each.transactional:
-                    actions = actions.prepended(delta.actions.SetTransaction(each.app_id, each.batch, now))
-            self._version = int(transaction.commit(actions, _appended(spark)))
         self._last |= {each.app_id: each.batch for _, each in left}
         return True
 
-    def _is_there(self, transaction: Any, stamp: Stamp) -> bool:
+    def _is_there(self, commit: TableCommit, stamp: Stamp) -> bool:
         if not stamp.transactional:
             return False
         batch = self._last.get(stamp.app_id)
         if batch is not None and stamp.batch <= batch:
             return True
-        snapshot = transaction.snapshot()
-        if holds_no_batch(snapshot, self._path) or (batch is not None and int(snapshot.version()) == self._version):
+        version = commit.version
+        if holds_no_batch(version, self._path) or (batch is not None and version == self._version):
             return False
-        return int(transaction.txnVersion(stamp.app_id)) >= stamp.batch
+        return commit.last_batch(stamp.app_id) >= stamp.batch
 
     def _same_columns(self, frame: "DataFrame", text: str) -> bool:
         from pyspark.sql.types import StructType
@@ -83,11 +81,5 @@ def _columns(schema: "StructType") -> list[tuple[str, str]]:
 
 def append_first(frame: "DataFrame", path: str, stamp: Stamp, *, evolve: bool) -> None:
     """The first batch of a table that is new."""
-    if evolve or not Appender(path).append(frame, stamp):
+    if evolve or not DeltaAppender(path).append(frame, stamp):
         append(frame, path, stamp, evolve=evolve)
-
-
-def _appended(spark: Any) -> Any:
-    none = spark._jvm.scala.Option.empty()
-    mode = spark._jvm.org.apache.spark.sql.SaveMode.Append
-    return spark._jvm.org.apache.spark.sql.delta.DeltaOperations.Write(mode, *[none] * _OPTIONS_OF_WRITE)

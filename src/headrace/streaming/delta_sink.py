@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.streaming.assembling import call_user, stored
 from headrace.streaming.declarations import BATCH_ARGUMENT, Node, TableOutput
-from headrace.streaming.delta_append import Appender
+from headrace.streaming.delta_append import DeltaAppender
 from headrace.streaming.delta_writes import Stamp, append, last_batch, overwrite, stamped
 from headrace.streaming.expectations import kept
 
@@ -27,7 +27,7 @@ class DeltaSink:
         self._node = node
         self._output = output
         self._path = path
-        self._appender = Appender(path)
+        self._appender = DeltaAppender(path)
 
     def done(self, spark: "SparkSession", stamp: Stamp) -> bool:
         last = last_batch(spark, self._path, stamp.app_id)

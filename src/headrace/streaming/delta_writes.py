@@ -2,7 +2,8 @@
 Merging by key is in `keyed_merge`.
 
 Each carries the batch's transaction id, so that Delta itself refuses to write a batch twice, and as user metadata the
-offsets that made it. Nothing else writes a pipeline's tables.
+offsets that made it. So does every other write of a pipeline's tables (`delta_append`, `keyed_merge` and the modules
+beside it, `maintaining`, `redrive`): they take the `Stamp` from here.
 """
 
 import json
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.streaming.declarations import TableOutput
+from headrace.streaming.spark_internals.delta import table_state
 from headrace.tables.hidden import HIDDEN_COLUMNS
 from headrace.tables.provenance import Provenance, Source, TableSource
 from headrace.tables.storage import storage_of
@@ -129,24 +131,19 @@ def add_column(spark: "SparkSession", path: str, column: "StructField") -> None:
 
 def set_change_feed(spark: "SparkSession", path: str) -> None:
     """For a table from before somebody read its changes; one that has it stays as it is."""
-    jvm: Any = spark._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
-    snapshot = log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
-    if not snapshot.metadata().configuration().contains(CHANGE_FEED):
+    if not table_state(spark, path).has_property(CHANGE_FEED):
         spark.sql(f"alter table delta.`{path}` set tblproperties ('{CHANGE_FEED}' = 'true')")
 
 
 def is_new(spark: "SparkSession", path: str) -> bool:
     """Whether the table has had no commit since `create_table`, and so holds no row."""
-    jvm: Any = spark._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
-    return holds_no_batch(log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty()), path)
+    return holds_no_batch(table_state(spark, path).version, path)
 
 
-def holds_no_batch(snapshot: Any, path: str) -> bool:
+def holds_no_batch(version: int, path: str) -> bool:
     """Whether the table is as `create_table` left it. To list a table's transactions, Delta makes its state from its
     log in two jobs; of a table whose one commit wrote nothing we know that there are none."""
-    if int(snapshot.version()) != 0:
+    if version != 0:
         return False
     commit = storage_of(path).read(os.path.join(path, "_delta_log", f"{0:020d}.json"))
     return commit is not None and not any({"txn", "add"} & json.loads(line).keys() for line in commit.splitlines())
@@ -154,13 +151,8 @@ def holds_no_batch(snapshot: Any, path: str) -> bool:
 
 def last_batch(spark: "SparkSession", path: str, app_id: str) -> int | None:
     """The last batch that the table knows of an application; None for none, or for no table."""
-    jvm: Any = spark._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
-    snapshot = log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
-    if holds_no_batch(snapshot, path):
-        return None
-    found = snapshot.transactions().get(app_id)
-    return int(found.get()) if found.isDefined() else None
+    found = table_state(spark, path)
+    return None if holds_no_batch(found.version, path) else found.batch(app_id)
 
 
 def schema_differences(old: "StructType", new: "StructType") -> list[str]:

@@ -1,6 +1,6 @@
 """Fields of a JSON record that its topic's schema does not have: found, named, counted, or kept in a column.
 
-Spark's parser skips them in silence. To look for them in every record would parse each a second time, so a record is
+Spark's parser skips them silently. To look for them in every record would parse each a second time, so a record is
 looked into only where it has more commas than what was parsed of it explains: an object of n members has n - 1 commas,
 and so has an array of n elements. A comma inside a text, or a member that is null, costs that second look and nothing
 else. Members of objects inside arrays and maps are not looked at.

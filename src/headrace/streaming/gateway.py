@@ -18,6 +18,7 @@ from typing import Any, TextIO
 from headrace.core.errors import OperatorError
 from headrace.streaming.java import Java, java_home
 from headrace.streaming.quick_start import QuickStart, spark_home
+from headrace.streaming.spark_internals import jvm
 
 END_WAIT_S = 20.0
 _LOOK_EVERY_S = 0.01
@@ -56,14 +57,13 @@ class Gateway:
     def _by_launcher(self, settings: Mapping[str, str], log: Any) -> Any:
         from pyspark import SparkConf
         from pyspark.errors import PySparkRuntimeError
-        from pyspark.java_gateway import launch_gateway
 
         conf = SparkConf(loadDefaults=False)
         for key, value in settings.items():
             conf.set(key, value)
         with environment_as(self._values):
             try:
-                return launch_gateway(conf, {"stderr": log, "start_new_session": True})
+                return jvm.launcher()(conf, {"stderr": log, "start_new_session": True})
             except PySparkRuntimeError as error:
                 raise _NotStartedError from error
 
@@ -72,7 +72,7 @@ class Gateway:
         command = quick.command(settings, shlex.split(settings.get("spark.driver.extraJavaOptions", "")))
         with tempfile.TemporaryDirectory(prefix="headrace-gateway-") as directory:
             address = os.path.join(directory, "address")
-            values = {**self._values, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": address}
+            values = {**self._values, "SPARK_CONNECT_MODE": "0", jvm.ADDRESS_VARIABLE: address}
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -97,16 +97,11 @@ class Gateway:
         finally:
             gateway.end()
 
-    @property
-    def jvm(self) -> Any:
-        return self.gateway.jvm
-
     def end(self) -> None:
         """Returns when the process is gone, whatever state it is in. One that leaves an archive of its classes takes
         some seconds for that, once per machine: it does so beside whatever comes next."""
         if self._leaves_archive:  # whoever reads our output need not wait for that
-            with suppress(Exception):
-                self.jvm.java.lang.System.out.close()
+            jvm.close_output(self.gateway)
         with suppress(Exception):
             self.gateway.shutdown()
         if self.process is None:  # not ours: Python itself was started by spark-submit
@@ -125,18 +120,13 @@ class Gateway:
 
 def _connected(process: "subprocess.Popen[bytes]", address: str) -> Any:
     """pyspark's gateway to a JVM that writes where it listens into the file `address`."""
-    # Imported while the JVM starts: each takes a third of a second.
-    from pyspark.java_gateway import launch_gateway
-    from pyspark.serializers import UTF8Deserializer, read_int
-
+    launch = jvm.launcher()  # imported while the JVM starts: that takes a third of a second
     while not os.path.exists(address):
         if process.poll() is not None:
             raise _NotStartedError
         time.sleep(_LOOK_EVERY_S)
-    with open(address, "rb") as file:
-        port, secret = read_int(file), UTF8Deserializer().loads(file)
-    with environment_as({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
-        gateway: Any = launch_gateway()
+    with environment_as(jvm.address_variables(address)):
+        gateway = launch()
     gateway.proc = process
     return gateway
 

@@ -18,7 +18,7 @@ from typing import Any
 from headrace.core.errors import OperatorError
 from headrace.streaming.declarations import Node, Source, Static, TableStream, Topic
 from headrace.streaming.declare_nodes import DECLARED
-from headrace.streaming.loading import Loaded
+from headrace.streaming.loading import LoadedPipeline
 from headrace.streaming.own_modules import OwnModules
 
 NAME_DEFAULT = "notebook"
@@ -33,13 +33,15 @@ def node_of(value: object) -> Node | None:
 
 def load_functions(
     given: Iterable[Callable[..., Any] | Source], *, names: Mapping[str, object], pipeline: str | None = None
-) -> Loaded:
+) -> LoadedPipeline:
     """`names` are the variables where they were given."""
     values = list(given)
     sources = {value.name: value for value in values if isinstance(value, Topic | TableStream | Static)}
     wanted = [_declared(value) for value in values if not isinstance(value, Topic | TableStream | Static)]
     if not wanted:
-        raise OperatorError("hr.run: no function was given; give those that are decorated with @hr.table and its kin")
+        raise OperatorError(
+            "hr.run: no function was given; give functions decorated with @hr.table or another decorator of hr"
+        )
     nodes: dict[str, Node] = {}
     while wanted:
         node = wanted.pop(0)
@@ -57,7 +59,7 @@ def load_functions(
                 wanted.append(upstream)
     first = next(iter(nodes.values()))
     module = sys.modules[first.function.__module__]
-    return Loaded(
+    return LoadedPipeline(
         pipeline=pipeline or _name(module),
         file=first.place.file,
         code=_kept(nodes.values(), sources),
@@ -72,7 +74,9 @@ def _declared(value: object) -> Node:
     node = node_of(value)
     if node is None:
         name = getattr(value, "__name__", repr(value))
-        raise OperatorError(f"{name}: not a function of a pipeline; decorate it with @hr.table, @hr.view or their kin")
+        raise OperatorError(
+            f"{name}: not a function of a pipeline; decorate it with @hr.table, @hr.view or another decorator of hr"
+        )
     return node
 
 

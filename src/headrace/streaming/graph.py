@@ -20,7 +20,7 @@ from headrace.streaming.declarations import (
     TopicOutput,
     ViewOutput,
 )
-from headrace.streaming.loading import Loaded
+from headrace.streaming.loading import LoadedPipeline
 from headrace.streaming.rules import order_expected
 from headrace.tables.layout import check_pipeline_name, check_table_name
 
@@ -93,12 +93,16 @@ class Graph:
                     return True
         return False
 
+    def computes_from(self, table: str) -> bool:
+        """Whether some node is computed again from the whole of this table."""
+        return any(node.recomputed and table in self.upstream(node.name) for node in self.queries)
+
     def _changing(self, edge: Edge) -> bool:
         output = self.nodes[edge.node].output if edge.node is not None else None
         return edge.source is None and isinstance(output, TableOutput) and not output.appended
 
 
-def make_graph(loaded: Loaded) -> Graph:
+def make_graph(loaded: LoadedPipeline) -> Graph:
     try:
         check_pipeline_name(loaded.pipeline)
     except OperatorError as error:
@@ -122,7 +126,7 @@ def make_graph(loaded: Loaded) -> Graph:
     )
 
 
-def _by_name(loaded: Loaded) -> dict[str, Node]:
+def _by_name(loaded: LoadedPipeline) -> dict[str, Node]:
     nodes: dict[str, Node] = {}
     for node in loaded.nodes:
         if node.name in nodes:
@@ -195,7 +199,8 @@ def _topological(nodes: Mapping[str, Node], edges: Mapping[str, tuple[Edge, ...]
             if name in path:
                 cycle = " -> ".join([*path[path.index(name) :], name])
                 raise PipelineError(
-                    nodes[name].place, f"{name}: reads itself by way of {cycle}; break the circle, say with a topic"
+                    nodes[name].place,
+                    f"{name}: reads itself by way of {cycle}; break the cycle, for example with a topic",
                 )
             path.append(name)
             work.append((name, True))

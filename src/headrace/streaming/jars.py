@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 
+from headrace.core.cache_directory import cache_directory
 from headrace.core.errors import OperatorError
-from headrace.streaming.cache import cache_directory, made, replacing
+from headrace.streaming.cache import made, replacing
 from headrace.streaming.java import Java
 
 _BLOCK_BYTES = 1 << 20
@@ -143,27 +144,17 @@ def check(jar: Jar, found: str | None) -> None:
 def _resolve_with_spark(java: Java, coordinates: Sequence[str], work: str) -> Sequence[str]:
     """Asks Spark's own resolver, in a small JVM of its own, for just these jars and nothing that they depend on."""
     from headrace.streaming.gateway import Gateway
+    from headrace.streaming.spark_internals.jvm import maven_jars
 
     log = os.path.join(work, "ivy.log")
     with Gateway.started(java, {"spark.driver.memory": "256m"}, log_path=log) as gateway:
-        jvm = gateway.jvm
-        settings = jvm.java.lang.System.getProperty("spark.jars.ivySettings")
-        repositories = jvm.java.lang.System.getProperty("spark.jars.repositories")
         try:
-            found = jvm.org.apache.spark.util.DependencyUtils.resolveMavenDependencies(
-                False,
-                "",
-                ",".join(coordinates),
-                repositories,
-                os.path.join(work, "ivy"),
-                jvm.scala.Option.apply(settings),
-            )
+            paths = maven_jars(gateway.gateway, coordinates, os.path.join(work, "ivy"))
         except Exception as error:
             raise OperatorError(
                 f"Spark's jars could not be fetched: {_reason(error)}; it needs the network once (a mirror: set "
                 "DEFAULT_ARTIFACT_REPOSITORY), then run: headrace doctor --fetch"
             ) from error
-        paths = str(found.mkString("\n")).splitlines()
     by_name = {os.path.basename(path): path for path in paths}
     return [by_name[f"{group}_{name}-{version}.jar"] for group, name, version in (c.split(":") for c in coordinates)]
 

@@ -14,8 +14,9 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from headrace.core.cache_directory import cache_directory
 from headrace.core.errors import OperatorError
-from headrace.streaming.cache import cache_directory, made, replacing
+from headrace.streaming.cache import made, replacing
 
 JAVA_VERSION_MIN = 17
 VECTOR_MODULE = "jdk.incubator.vector"  # Spark's launcher asks for it; a Java without it then refuses to start

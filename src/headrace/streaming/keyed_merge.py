@@ -42,7 +42,18 @@ _ROW = "_headrace_row"
 class KeyedTable:
     """One keyed table with its markers, and the one writer of both. `order` is None where state updates the rows."""
 
-    def __init__(self, output: TableOutput, path: str, markers: Markers, order: Order | None, *, alone: bool) -> None:
+    def __init__(
+        self,
+        output: TableOutput,
+        path: str,
+        markers: Markers,
+        order: Order | None,
+        *,
+        alone: bool,
+        grouped: bool = False,
+    ) -> None:
+        """`grouped`: state gives at most one row per key and batch."""
+        self._grouped = grouped
         self._output = output
         self._path = path
         self._markers = markers
@@ -53,7 +64,7 @@ class KeyedTable:
         """`columns` are those of the frame that are stored."""
         output, order = self._output, self._order
         if order is None:
-            self._merge_state(last_of_state(frame, output, columns), columns, stamp)
+            self._merge_state(last_of_state(frame, output, columns, grouped=self._grouped), columns, stamp)
             return
         changes = changes_of(frame, output, columns, order)
         if not removes(output):
@@ -250,10 +261,13 @@ def _undoubted(picked: "DataFrame", order: Order, by: "list[Column]") -> "DataFr
     return picked.where(told(F.col("one").eqNullSafe(F.col("other")), SEVERAL_MARK, by))
 
 
-def last_of_state(frame: "DataFrame", output: TableOutput, columns: list[str]) -> "DataFrame":
-    """Rows that a stateful query updates, or that are computed for a key: one per key, or the node stops."""
+def last_of_state(frame: "DataFrame", output: TableOutput, columns: list[str], *, grouped: bool = False) -> "DataFrame":
+    """Rows that a stateful query updates, or that are computed for a key: one per key, or the node stops. Of groups
+    there is one, and nothing to look for."""
     from pyspark.sql import functions as F
 
+    if grouped:
+        return frame.select(*map(quoted, columns), _is(output.delete).alias(GONE))
     keys = [column.alias(f"_headrace_k{index}") for index, column in enumerate(key_columns(output))]
     by = [F.col(f"_headrace_k{index}") for index in range(len(keys))]
     row = F.struct(*map(quoted, columns), _is(output.delete).alias(GONE))

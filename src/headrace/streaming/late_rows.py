@@ -13,8 +13,9 @@ from headrace.streaming.assembling import Assembler
 from headrace.streaming.declarations import Node, PipelineError, Static, TableStream, Topic, TopicOutput
 from headrace.streaming.graph import Graph
 from headrace.streaming.parsing import Parser
-from headrace.streaming.plans import analysed, bare, each_of, is_attribute
+from headrace.streaming.plans import bare, is_attribute
 from headrace.streaming.sources import whole_records
+from headrace.streaming.spark_internals.plan import analysed, each_of, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -61,7 +62,6 @@ class LateRows:
 
     def find(self, spark: "SparkSession", raw: "DataFrame", watermark_ms: int) -> "tuple[DataFrame, Column]":
         """The late ones of a batch, and an expression of the reason; `raw` are its records as they are in the log."""
-        from pyspark.sql import DataFrame
         from pyspark.sql import functions as F
 
         made: Any = Assembler(self._graph, _Records(raw, self._parser)).compute(self._node.name)
@@ -69,8 +69,7 @@ class LateRows:
         below = each_of(stateful.children())[0]
         identity = _compared(stateful)[self._marked or 0].exprId().id()
         at = next(index for index, each in enumerate(each_of(below.output())) if each.exprId().id() == identity)
-        jvm: Any = spark._jvm
-        rows = DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, below), spark)
+        rows = rows_of(spark, below)
         names = _unique(rows.columns)
         rows = rows.toDF(*names)
         window = rows.schema.fields[at].dataType.typeName() == "struct"

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from headrace.core.errors import OperatorError
-from headrace.streaming.code_change import Written, changed_files, touched_names
+from headrace.streaming.code_change import VersionOutput, changed_files, touched_names
 from headrace.streaming.graph import Graph, make_graph
 from headrace.streaming.lease import Lease
-from headrace.streaming.loading import Loaded, load
+from headrace.streaming.loading import LoadedPipeline, load
 from headrace.streaming.progress import read_progress
 from headrace.streaming.refreshing import files_taken, rebuilt, taken_over
 from headrace.streaming.starting import Starting, starting
-from headrace.tables.catalog import Catalog, pipelines
+from headrace.tables.catalog import PipelineCatalog, pipelines
 from headrace.tables.storage import is_url, storage_of
 from headrace.tables.versions import Version
 
@@ -33,9 +33,9 @@ class Launch:
     """A version of a pipeline, ready to be run. `first`: the pipeline did not exist before; `news`: what its user
     should know."""
 
-    loaded: Loaded
+    loaded: LoadedPipeline
     graph: Graph
-    catalog: Catalog
+    catalog: PipelineCatalog
     version: int
     first: bool = False
     news: str = ""
@@ -51,7 +51,7 @@ class Launch:
         return live is not None and live.number == self.version
 
 
-def open_pipeline(path: str) -> tuple[Loaded, Graph]:
+def open_pipeline(path: str) -> tuple[LoadedPipeline, Graph]:
     loaded = load(path)
     return loaded, make_graph(loaded)
 
@@ -64,9 +64,11 @@ def launch_live(path: str, tables_dir: str, *, accept_change: bool = False) -> L
     return launch_loaded(loaded, graph, tables_dir, path=path, accept_change=accept_change)
 
 
-def launch_loaded(loaded: Loaded, graph: Graph, tables_dir: str, *, path: str, accept_change: bool = False) -> Launch:
+def launch_loaded(
+    loaded: LoadedPipeline, graph: Graph, tables_dir: str, *, path: str, accept_change: bool = False
+) -> Launch:
     """The live version of a pipeline whose code is at hand; `path` is what its user calls it."""
-    catalog = Catalog.open(tables_dir, graph.pipeline)
+    catalog = PipelineCatalog.open(tables_dir, graph.pipeline)
     tables = table_names(graph)
     live = catalog.live
     if live is None:
@@ -88,13 +90,13 @@ def launch_loaded(loaded: Loaded, graph: Graph, tables_dir: str, *, path: str, a
     return Launch(loaded=loaded, graph=graph, catalog=catalog, version=live.number, news=news)
 
 
-def _begin_again(loaded: Loaded, graph: Graph, catalog: Catalog, live: Version) -> list[str] | None:
+def _begin_again(loaded: LoadedPipeline, graph: Graph, catalog: PipelineCatalog, live: Version) -> list[str] | None:
     """The nodes that the change touches, made to begin again; None when one of them has written rows, or when it cannot
     be told which they are."""
     touched = touched_names(catalog.code(live.number), loaded.version_code)
     if touched is None:
         return None
-    written = Written(catalog.layout, live.number, live.tables)
+    written = VersionOutput(catalog.layout, live.number, live.tables)
     nodes = sorted(touched & ({node.name for node in graph.queries} | _begun(catalog, live)))
     shared = {*live.taken, *(node for each in catalog.history.taken_from(live.number).values() for node in each)}
     if any(node in shared or written.rows(node) for node in nodes):
@@ -105,7 +107,7 @@ def _begin_again(loaded: Loaded, graph: Graph, catalog: Catalog, live: Version) 
     return nodes
 
 
-def _begun(catalog: Catalog, version: Version) -> set[str]:
+def _begun(catalog: PipelineCatalog, version: Version) -> set[str]:
     """The nodes that a version knows by what they left: a node may be gone from the code."""
     checkpoints = os.path.dirname(catalog.layout.checkpoint_dir(version.number, "any"))
     return {*version.tables, *storage_of(checkpoints).names(checkpoints)}
@@ -118,7 +120,7 @@ def launch_next(
     `refresh` it builds these tables again and what depends on them, and takes over the others as they are."""
     starting(start or "earliest")  # a place that is none is said before anything is made
     loaded, graph = open_pipeline(path)
-    catalog = Catalog.open(tables_dir, graph.pipeline)
+    catalog = PipelineCatalog.open(tables_dir, graph.pipeline)
     live = catalog.live
     if live is None:
         raise OperatorError(
@@ -155,7 +157,7 @@ def launch_next(
     return _next(loaded, graph, catalog, made), starting(begun)
 
 
-def _next(loaded: Loaded, graph: Graph, catalog: Catalog, version: Version) -> Launch:
+def _next(loaded: LoadedPipeline, graph: Graph, catalog: PipelineCatalog, version: Version) -> Launch:
     news = ""
     if version.taken:
         built = [node.name for node in graph.queries if node.name not in version.taken]
@@ -164,7 +166,7 @@ def _next(loaded: Loaded, graph: Graph, catalog: Catalog, version: Version) -> L
 
 
 def _launch_saved(name: str, tables_dir: str) -> Launch:
-    catalog = Catalog.open(tables_dir, name)
+    catalog = PipelineCatalog.open(tables_dir, name)
     live = catalog.live
     if live is None:
         raise OperatorError(f"{name}: no version is live; run its file")
@@ -178,7 +180,7 @@ def _launch_saved(name: str, tables_dir: str) -> Launch:
     return Launch(loaded=loaded, graph=make_graph(loaded), catalog=catalog, version=live.number)
 
 
-def _changed(loaded: Loaded, catalog: Catalog, version: int) -> str:
+def _changed(loaded: LoadedPipeline, catalog: PipelineCatalog, version: int) -> str:
     """Which files differ from those of a version, in words; empty when none does."""
     main = os.path.basename(loaded.file)
     names = changed_files(catalog.code(version), loaded.version_code, main)
@@ -193,18 +195,18 @@ def table_names(graph: Graph) -> list[str]:
     return [node.name for node in graph.tables]
 
 
-def _lease(catalog: Catalog, version: int) -> Lease:
+def _lease(catalog: PipelineCatalog, version: int) -> Lease:
     return Lease(f"{catalog.layout.version_dir(version)}/{LEASE_NAME}")
 
 
 @contextmanager
-def exclusive(catalog: Catalog, version: int) -> Iterator[Callable[[], str | None]]:
+def exclusive(catalog: PipelineCatalog, version: int) -> Iterator[Callable[[], str | None]]:
     """Only one process runs a version; whoever comes second is told who was first. What it gives says why to stop."""
     if is_url(catalog.layout.root):
         lease = _lease(catalog, version)
         if (other := lease.take()) is not None:
             raise OperatorError(
-                f"{catalog.pipeline}: version {version} is run already by process {other.pid} on {other.host}; "
+                f"{catalog.pipeline}: version {version} is already run by process {other.pid} on {other.host}; "
                 f"stop that one there with: headrace pipeline stop {catalog.pipeline}"
             )
         with lease.kept():
@@ -219,7 +221,7 @@ def exclusive(catalog: Catalog, version: int) -> Iterator[Callable[[], str | Non
             progress = read_progress(catalog.layout.run_file(version))
             who = f" by process {progress.pid}" if progress is not None else ""
             raise OperatorError(
-                f"{catalog.pipeline}: version {version} is run already{who}; "
+                f"{catalog.pipeline}: version {version} is already run{who}; "
                 f"stop that one with: headrace pipeline stop {catalog.pipeline}"
             ) from None
         yield lambda: None
@@ -227,18 +229,18 @@ def exclusive(catalog: Catalog, version: int) -> Iterator[Callable[[], str | Non
         os.close(descriptor)
 
 
-def keep_running(catalog: Catalog, version: int, keep: bool) -> None:
+def keep_running(catalog: PipelineCatalog, version: int, keep: bool) -> None:
     """Says, before another version becomes live, whether a run of this one goes on beside it."""
     path = os.path.join(catalog.layout.version_dir(version), KEEP_NAME)
     storage_of(path).write(path, KEEP if keep else END)
 
 
-def is_kept_running(catalog: Catalog, version: int) -> bool:
+def is_kept_running(catalog: PipelineCatalog, version: int) -> bool:
     path = os.path.join(catalog.layout.version_dir(version), KEEP_NAME)
     return storage_of(path).read(path) == KEEP
 
 
-def is_running(catalog: Catalog, version: int) -> bool:
+def is_running(catalog: PipelineCatalog, version: int) -> bool:
     """Whether some process holds the version's lock."""
     if is_url(catalog.layout.root):
         return _lease(catalog, version).holder() is not None

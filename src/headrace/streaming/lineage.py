@@ -65,7 +65,7 @@ class Lineage:
         self._said[node.name] = (kind, None if kind == "START" else node.batch)
         run_facets: dict[str, Any] = {
             "parent": {
-                **_facet("ParentRunFacet", "1-1-0"),
+                **_facet("ParentRunFacet", "1-2-0"),
                 "run": {"runId": self._run_id},
                 "job": {"namespace": self._namespace, "name": self._pipeline},
             },
@@ -92,7 +92,7 @@ class Lineage:
                 "name": f"{self._pipeline}.{node.name}",
                 "facets": {
                     "jobType": {
-                        **_facet("JobTypeJobFacet", "2-0-3"),
+                        **_facet("JobTypeJobFacet", "2-0-4"),
                         "processingType": "STREAMING",
                         "integration": "HEADRACE",
                         "jobType": "QUERY",
@@ -153,7 +153,7 @@ def _table(path: str, schema: "StructType | None" = None) -> dict[str, Any]:
 
 
 def _schema(schema: "StructType") -> dict[str, Any]:
-    return {"schema": {**_facet("SchemaDatasetFacet", "1-1-1"), "fields": [_field(each) for each in schema.fields]}}
+    return {"schema": {**_facet("SchemaDatasetFacet", "1-2-0"), "fields": [_field(each) for each in schema.fields]}}
 
 
 def _field(column: Any) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from headrace.streaming.declarations import (
     Declared,
     Node,
     PipelineError,
-    Place,
     Source,
+    SourceLine,
     Static,
     TableStream,
     collecting,
@@ -30,7 +30,7 @@ _MODULE_PREFIX = "headrace_pipeline_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedPipeline:
     """A pipeline's file, run. `sources` has each source under every name by which an argument can mean it."""
 
     pipeline: str
@@ -51,7 +51,7 @@ class Loaded:
         return self.own.files | {self.file}
 
 
-def load(path: str, *, pipeline: str | None = None, beside: str | None = None) -> Loaded:
+def load(path: str, *, pipeline: str | None = None, beside: str | None = None) -> LoadedPipeline:
     """`pipeline` is the name to give it when neither the file says one nor its own name is one; `beside` is where its
     modules lie, if not beside it."""
     file = os.path.abspath(path)
@@ -63,7 +63,7 @@ def load(path: str, *, pipeline: str | None = None, beside: str | None = None) -
     own.add_imports_of(code)
     _take_imported(declared, module)
     stem = os.path.splitext(os.path.basename(file))[0]
-    return Loaded(
+    return LoadedPipeline(
         pipeline=declared.pipeline or pipeline or stem,
         file=file,
         code=code,
@@ -77,7 +77,7 @@ def load(path: str, *, pipeline: str | None = None, beside: str | None = None) -
 def read_code(file: str) -> str:
     try:
         if os.path.getsize(file) > FILE_BYTES_MAX:
-            raise OperatorError(f"{file}: more than {FILE_BYTES_MAX} bytes; that is no pipeline")
+            raise OperatorError(f"{file}: more than {FILE_BYTES_MAX} bytes; that is not a pipeline")
         with open(file, encoding="utf-8") as stream:
             return stream.read()
     except OSError as error:
@@ -103,7 +103,7 @@ def _run(file: str, code: str, own: OwnModules) -> ModuleType:
         raise
     except SyntaxError as error:
         line = error.lineno or 0
-        raise PipelineError(Place(error.filename or file, line), f"{error.msg}") from error
+        raise PipelineError(SourceLine(error.filename or file, line), f"{error.msg}") from error
     except (Exception, SystemExit) as error:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         if "SESSION_OR_CONTEXT_NOT_EXISTS" in what:
@@ -111,7 +111,7 @@ def _run(file: str, code: str, own: OwnModules) -> ModuleType:
                 "this line needs Spark, and the file is read before Spark starts; give a type as an object "
                 '(IntegerType(), not "int"), or do it inside a function of the pipeline'
             )
-        raise PipelineError(Place.of_error(error, own.files | {file}) or Place(file, 1), what) from error
+        raise PipelineError(SourceLine.of_error(error, own.files | {file}) or SourceLine(file, 1), what) from error
     return module
 
 

@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headrace.streaming.changed_rows import changes, told_by_log, unread
 from headrace.streaming.declarations import Node, PipelineError, Static, TableOutput, TableStream, Topic
 from headrace.streaming.delta_writes import Stamp, last_batch, overwrite, stamped
 from headrace.streaming.keyed_merge import GONE, last_of_state
 from headrace.streaming.keyed_order import quoted
-from headrace.streaming.recomputing import SnapshotReader, rows_changed
-from headrace.streaming.sources import CHANGE_COLUMNS, without_hidden
-from headrace.tables.provenance import TableSource
+from headrace.streaming.recomputing import SnapshotReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,15 +47,19 @@ class GivenReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """`paths` are those of the tables by their names; `snapshots` reads them at the end of a batch."""
+    """`paths` are those of the tables by their names; `reached` gives the version of each path up to which a batch has
+    read, and `snapshots` reads them there."""
 
     paths: Mapping[str, str]
+    reached: Callable[[int], Mapping[str, int]]
     snapshots: "Callable[[SparkSession, int], SnapshotReader]"
     compute: Compute
 
 
 class MaintainSink:
-    def __init__(self, output: TableOutput, path: str, inputs: Inputs) -> None:
+    def __init__(self, output: TableOutput, path: str, inputs: Inputs, *, grouped: bool = False) -> None:
+        """`grouped`: the function gives one row per key for certain."""
+        self._grouped = grouped
         self._output = output
         self._path = path
         self._inputs = inputs
@@ -70,17 +73,21 @@ class MaintainSink:
         snapshots = self._inputs.snapshots(spark, stamp.batch)
         whole = compute(GivenReader(snapshots, {}))
         if last_batch(spark, self._path, stamp.app_id) is None:
-            rows = last_of_state(whole, self._output, whole.columns).drop(GONE)
+            rows = self._one_per_key(whole, whole.columns).drop(GONE)
             overwrite(rows, self._path, stamp)
             return
-        read = [source for source in stamp.sources if isinstance(source, TableSource)]
-        changed = {
-            each.table: _changes(spark, self._inputs.paths[each.table], each.versions)
-            for each in read
-            if rows_changed(self._inputs.paths[each.table], each.versions)
-        }
+        paths, changed, certain = self._inputs.paths, {}, False
+        before = self._inputs.reached(stamp.batch - 1) if stamp.batch else {}
+        for table, versions in unread(stamp.sources, paths, before):
+            told = told_by_log(paths[table], versions)
+            if told is not False:
+                changed[table] = changes(spark, paths[table], versions)
+                certain = certain or told is True
         if changed:
-            self._merge(whole, self._touched(spark, snapshots, changed), stamp)
+            self._merge(whole, self._touched(spark, snapshots, changed), stamp, certain=certain)
+
+    def _one_per_key(self, rows: "DataFrame", columns: list[str]) -> "DataFrame":
+        return last_of_state(rows, self._output, columns, grouped=self._grouped)
 
     def _touched(
         self, spark: "SparkSession", snapshots: SnapshotReader, changed: "Mapping[str, DataFrame]"
@@ -90,16 +97,17 @@ class MaintainSink:
         found: DataFrame | None = None
         for table in changed:
             given = {}
-            for other, changes in changed.items():
+            for other, rows in changed.items():
                 now = snapshots.table(self._inputs.paths[other])
-                given[other] = changes if other == table else now.unionByName(changes, allowMissingColumns=True)
+                given[other] = rows if other == table else now.unionByName(rows, allowMissingColumns=True)
             keys = self._inputs.compute(GivenReader(snapshots, given)).select(*map(quoted, self._output.key))
             found = keys if found is None else found.union(keys)
         if found is None:
             raise ValueError("no table has changed")
         return found.distinct()
 
-    def _merge(self, whole: "DataFrame", touched: "DataFrame", stamp: Stamp) -> None:
+    def _merge(self, whole: "DataFrame", touched: "DataFrame", stamp: Stamp, *, certain: bool) -> None:
+        """`certain`: the log says that rows have changed; else they may only have come again."""
         from delta.tables import DeltaTable
         from pyspark.sql import functions as F
 
@@ -108,8 +116,10 @@ class MaintainSink:
             *[F.col(quoted(name)).alias(f"_headrace_k{index}") for index, name in enumerate(key)]
         ).persist()
         try:
+            if not certain and touched.isEmpty():
+                return
             ours = F.expr(" and ".join(f"{quoted(name)} <=> _headrace_k{index}" for index, name in enumerate(key)))
-            rows = last_of_state(whole.join(touched, ours, "left_semi"), self._output, whole.columns)
+            rows = self._one_per_key(whole.join(touched, ours, "left_semi"), whole.columns)
             same = " and ".join(f"t.{quoted(name)} <=> s._headrace_k{index}" for index, name in enumerate(key))
             values: dict[str, Any] = {quoted(name): f"s.{quoted(name)}" for name in whole.columns}
             kinds = {column.name: column.dataType.simpleString() for column in whole.schema.fields}
@@ -140,9 +150,3 @@ def refuse_streamed(spark: "SparkSession", node: Node, path: str, stamp: Stamp) 
             f"{node.name}: the table was written by an earlier release, which read a table whose rows change as a "
             f"stream; replay the pipeline",
         )
-
-
-def _changes(spark: "SparkSession", path: str, versions: tuple[int, int]) -> "DataFrame":
-    """Every row that changed in these versions, as it was and as it is."""
-    options = {"readChangeFeed": "true", "startingVersion": str(versions[0]), "endingVersion": str(versions[1])}
-    return without_hidden(spark.read.format("delta").options(**options).load(path)).drop(*CHANGE_COLUMNS)

@@ -4,8 +4,9 @@
 """
 
 import json
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
@@ -50,7 +51,9 @@ class NodeRun:
         output_path: str | None = None,
         say: Callable[[str], None],
         say_failed: Callable[[str], None] | None = None,
+        wake: Callable[[], None] = lambda: None,
     ) -> None:
+        """`wake` is called from another thread when its query has ended."""
         self.node = node
         self.progress = NodeProgress(name=node.name)
         self._start = start
@@ -61,6 +64,9 @@ class NodeRun:
         self._output_version: int | None = self._output.last() if self._output is not None else None
         self._say = say
         self._say_failed = say_failed or say
+        self._wake = wake
+        self._over = threading.Event()  # the query has ended
+        self.reported = False  # Spark has told how it goes, if only that there is nothing to do
         self._query: StreamingQuery | None = None
         self._writer: Started | None = None
         self._start_at: float | None = None
@@ -108,16 +114,17 @@ class NodeRun:
         self._start_at = time.monotonic()
 
     def step(self, *, look: bool = True) -> None:
-        """`look` asks for Spark's report, too; that costs more than to ask whether the query has ended."""
+        """Without `look` Spark is asked nothing unless the query has ended: each question costs both processes time."""
         if self.ended:
             return
         if self._query is None:
             if self._start_at is not None and time.monotonic() >= self._start_at:
                 self._try_start()
             return
+        if not look and not self._over.is_set():
+            return
         active = bool(self._query.isActive)
-        if look or not active:
-            self._look(self._query)
+        self._look(self._query)
         if not active:
             self._end(self._query)
 
@@ -125,6 +132,8 @@ class NodeRun:
         if self._query is not None:
             with suppress(Exception):
                 self._query.stop()
+            with suppress(Exception):
+                self._look(self._query)  # batches that ended since the last look
             self._query = None
         if not self.ended:
             self.progress.status = "stopped"
@@ -133,10 +142,19 @@ class NodeRun:
         self._start_at = None
         try:
             self._query, self._writer = self._start()
+            self._over = threading.Event()
+            threading.Thread(target=self._await, args=(self._query, self._over), daemon=True).start()
             self._records_seen = self._written_seen = 0
             self.progress.status = "running"
         except Exception as error:
             self._failed(error, str(error))
+
+    def _await(self, query: "StreamingQuery", over: threading.Event) -> None:
+        """On a thread of its own, which waits in the JVM."""
+        with suppress(Exception):  # why it ended is asked later
+            query.awaitTermination()
+        over.set()
+        self._wake()
 
     def _end(self, query: "StreamingQuery") -> None:
         error = query.exception()
@@ -189,39 +207,54 @@ class NodeRun:
             last = query.lastProgress
         if last is None:
             return
-        batch = int(last["batchId"])
+        self.reported = True
+        # A report of nothing to do has the number that the next batch will have: the one before it may be news.
+        batch = int(last["batchId"]) - (0 if _has_run(last) else 1)
+        if batch >= 0 and batch != self._batch_seen:
+            self._take(query, last, batch)
         if not _has_run(last):
             self.progress.input_rate = self.progress.rows_rate = 0.0
             self.progress.offsets, self.table_offsets = _offsets(last)
-        elif batch != self._batch_seen:
-            self._take(query, last, batch)
 
     def _take(self, query: "StreamingQuery", last: Any, batch: int) -> None:
-        progress = self.progress
-        news = [last]
+        """All batches up to this one that were not seen yet; `last` is the newest report."""
+        news = [last] if _has_run(last) else []
         with suppress(Exception):
             since = -1 if self._batch_seen is None else self._batch_seen
-            news = [p for p in query.recentProgress if _has_run(p) and p["batchId"] > since]
+            news = [p for p in query.recentProgress if _has_run(p) and since < int(p["batchId"]) <= batch]
         # Of a batch that reports several times while it waits for data, the last report counts.
-        by_batch = {int(p["batchId"]): p for p in news}
+        by_batch = {int(each["batchId"]): each for each in news}
+        self._batch_seen = batch
+        if not by_batch:  # it ran before this query began
+            return
+        progress = self.progress
         progress.batches += len(by_batch)
         records = self._writer.records_read if self._writer is not None else None
         if records is not None:
             progress.rows_in += records - self._records_seen
             self._records_seen = records
         else:
-            progress.rows_in += sum(int(each["numInputRows"]) for each in by_batch.values())
+            progress.rows_in += sum(self._rows_read(each) for each in by_batch.values())
         self._take_written()
-        self._batch_seen = progress.batch = batch
-        progress.input_rate = round(float(last["inputRowsPerSecond"] or 0.0), 1)
-        progress.rows_rate = round(float(last["processedRowsPerSecond"] or 0.0), 1)
-        progress.batch_ms = int((last["durationMs"] or {}).get("triggerExecution", 0))
+        newest = by_batch[max(by_batch)]
+        progress.batch = int(newest["batchId"])
+        progress.input_rate = round(float(newest["inputRowsPerSecond"] or 0.0), 1)
+        progress.rows_rate = round(float(newest["processedRowsPerSecond"] or 0.0), 1)
+        progress.batch_ms = int((newest["durationMs"] or {}).get("triggerExecution", 0))
         progress.last_batch_at = now_text()
-        progress.offsets, self.table_offsets = _offsets(last)
+        progress.offsets, self.table_offsets = _offsets(newest)
         progress.status = "running"
         progress.message = ""
         self._restarts = 0  # a batch went through: what was wrong has passed
         self._take_totals()
+
+    def _rows_read(self, report: Any) -> int:
+        """Of tables, by their logs: Spark's own count leaves out what a filter skipped, and knows nothing of a node
+        that is computed from whole tables."""
+        starts, ends = _table_versions(report, "startOffset"), _table_versions(report, "endOffset")
+        if not ends or ends.keys() - self._tables.keys():
+            return int(report["numInputRows"])
+        return sum(self._tables[table].rows(starts.get(table, 0), end - 1) for table, end in ends.items())
 
     def _take_written(self) -> None:
         writer, output = self._writer, self._output
@@ -252,18 +285,27 @@ def _has_run(report: Any) -> bool:
 def _offsets(last: Any) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
     """Where the query stands, from Spark's report: offsets of topics, and the next version of each table's id."""
     topics: dict[str, dict[str, int]] = {}
-    tables: dict[str, int] = {}
-    for source in last["sources"]:
-        end = source["endOffset"]
-        with suppress(ValueError, TypeError):
-            end = json.loads(end) if isinstance(end, str) else end
-        if not isinstance(end, dict):
-            continue
-        if "reservoirVersion" in end:
-            # A negative index means that nothing of that version was read yet.
-            tables[str(end["reservoirId"])] = int(end["reservoirVersion"]) + (1 if int(end["index"]) >= 0 else 0)
-            continue
+    for end in _sources(last, "endOffset"):
         for topic, partitions in end.items():
             if isinstance(partitions, dict):
                 topics.setdefault(topic, {}).update({p: int(o) for p, o in partitions.items()})
-    return topics, tables
+    return topics, _table_versions(last, "endOffset")
+
+
+def _table_versions(report: Any, side: str) -> dict[str, int]:
+    """The next version of each table's id."""
+    # A negative index means that nothing of that version was read yet.
+    return {
+        str(each["reservoirId"]): int(each["reservoirVersion"]) + (1 if int(each["index"]) >= 0 else 0)
+        for each in _sources(report, side)
+        if "reservoirVersion" in each
+    }
+
+
+def _sources(report: Any, side: str) -> Iterator[dict[str, Any]]:
+    for source in report["sources"]:
+        offset = source.get(side)
+        with suppress(ValueError, TypeError):
+            offset = json.loads(offset) if isinstance(offset, str) else offset
+        if isinstance(offset, dict):
+            yield offset

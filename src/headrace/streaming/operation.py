@@ -31,7 +31,7 @@ from headrace.streaming.run_status import RunStatus, served
 from headrace.streaming.runner import Runner
 from headrace.streaming.schemas import Schemas
 from headrace.streaming.settings import SparkSettings
-from headrace.tables.catalog import Catalog
+from headrace.tables.catalog import PipelineCatalog
 from headrace.tables.layout import version_number
 from headrace.tables.object_store import StoreError
 from headrace.tables.storage import is_url, storage_of
@@ -213,7 +213,7 @@ def redrive_version(
         for node in launch.graph.chosen(settings.only):
             if not locks.mine(node.name):
                 raise OperatorError(
-                    f"{node.name}: in the hands of the run of another version, which shares it; stop that one first: "
+                    f"{node.name}: run by another version, which shares it; stop that run first: "
                     f"headrace pipeline stop {launch.graph.pipeline}"
                 )
         with session.running(spark_settings, say=step) as spark:
@@ -259,7 +259,7 @@ def reads_little(graph: Graph, kafka: Kafka) -> bool:
 class LiveWatch:
     """Says when a version that was live is live no more."""
 
-    def __init__(self, catalog: Catalog, version: int) -> None:
+    def __init__(self, catalog: PipelineCatalog, version: int) -> None:
         self._catalog = catalog
         self._version = version
         self._was_live = False
@@ -298,7 +298,8 @@ def reaching(spark: SparkSettings, tables_dir: str) -> SparkSettings:
 def check_file(graph: Graph, settings: RunSettings, *, say: Callable[[str], None] = lambda line: None) -> Checked:
     """Analysis alone: no job, and no broker unless a schema has to be inferred."""
     spark_settings = replace(
-        reaching(settings.spark, Catalog.open(settings.tables_dir, graph.pipeline).layout.tables_dir), short=True
+        reaching(settings.spark, PipelineCatalog.open(settings.tables_dir, graph.pipeline).layout.tables_dir),
+        short=True,
     )
     with session.running(spark_settings, say=say) as spark:
         return check_on(spark, graph, settings)
@@ -306,7 +307,7 @@ def check_file(graph: Graph, settings: RunSettings, *, say: Callable[[str], None
 
 def check_on(spark: "SparkSession", graph: Graph, settings: RunSettings) -> Checked:
     """The same in a session that was there before."""
-    catalog = Catalog.open(settings.tables_dir, graph.pipeline)
+    catalog = PipelineCatalog.open(settings.tables_dir, graph.pipeline)
     # The live version's directory has the schemas that were inferred for it.
     directory = catalog.layout.version_dir(catalog.live.number) if catalog.live is not None else None
     schemas = Schemas(directory, Kafka(settings.bootstrap, settings.kafka), keep=False)

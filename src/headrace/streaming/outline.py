@@ -15,7 +15,7 @@ from headrace.streaming.declarations import (
     TopicOutput,
 )
 from headrace.streaming.graph import Graph
-from headrace.tables.layout import tables_root
+from headrace.tables.layout import HIDDEN, tables_root
 from headrace.tables.storage import is_url
 
 
@@ -44,6 +44,7 @@ def outlined(graph: Graph, node: Node) -> OutlinedNode:
 def check_tables(graph: Graph, tables_dir: str) -> None:
     """A table of another pipeline that is read by its name must be there. Paths, and what lies in an object store, are
     left to Spark, which may see other file systems."""
+    refuse_own_paths(graph, tables_dir)
     root = tables_root(tables_dir)
     if is_url(root):
         return
@@ -55,6 +56,27 @@ def check_tables(graph: Graph, tables_dir: str) -> None:
                 raise PipelineError(
                     edge.source.place,
                     f"hr.{call}({table!r}): no such table in {root}; run the pipeline that makes it, or give its path",
+                )
+
+
+def refuse_own_paths(graph: Graph, tables_dir: str) -> None:
+    """A table of this pipeline that is read by its path would escape what is checked of one read by its name."""
+    root = tables_root(tables_dir)
+    if is_url(root):
+        return
+    for node in graph.nodes.values():
+        for edge in graph.edges[node.name]:
+            source = edge.source
+            if not isinstance(source, TableStream | Static) or "/" not in source.table or is_url(source.table):
+                continue
+            path = os.path.realpath(os.path.expanduser(source.table))
+            own = next((name for name in graph.nodes if path == os.path.realpath(os.path.join(root, name))), None)
+            if own is not None or path.startswith(os.path.join(os.path.realpath(root), HIDDEN, graph.pipeline, "")):
+                call = "static" if isinstance(source, Static) else "stream"
+                raise PipelineError(
+                    source.place,
+                    f"{node.name}: hr.{call}({source.table!r}) is a table of this pipeline; read it by its name"
+                    + (f", {own}" if own is not None else ""),
                 )
 
 

@@ -169,7 +169,7 @@ def _imported(tree: ast.AST, package: list[str]) -> Iterator[str]:
 def _read(file: str) -> bytes:
     try:
         if os.path.getsize(file) > FILE_BYTES_MAX:
-            raise OperatorError(f"{file}: more than {FILE_BYTES_MAX} bytes; that is no module of a pipeline")
+            raise OperatorError(f"{file}: more than {FILE_BYTES_MAX} bytes; that is not a module of a pipeline")
         with open(file, "rb") as stream:
             return stream.read()
     except OSError as error:

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.streaming.debezium import EXTRA_COLUMNS, Change, envelope
+from headrace.streaming.debezium import EXTRA_COLUMNS, CapturedChange, envelope
 from headrace.streaming.declarations import METADATA_COLUMNS, PipelineError, Topic
 from headrace.streaming.extra_fields import EXTRA_COLUMN, NAMES, ExtraFields
 from headrace.streaming.spark_errors import first_line
@@ -176,12 +176,12 @@ class Parser:
             return F.col("value").isNotNull() & F.coalesce(unreadable, F.lit(True))
         return F.coalesce(unreadable, F.lit(True))
 
-    def _change(self) -> Change:
+    def _change(self) -> CapturedChange:
         from pyspark.sql import functions as F
 
         rules = self.topic.changes
         key = F.col("key").cast("string")
-        return Change(F.col(PARSED), key, self.schema, rules.key if rules is not None else ())
+        return CapturedChange(F.col(PARSED), key, self.schema, rules.key if rules is not None else ())
 
     def _several_values(self) -> "Column":
         """`{..}{..}` and `{..}rest`: Spark would read the first. Only what looks like it is parsed again."""

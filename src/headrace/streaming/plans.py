@@ -3,12 +3,16 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from headrace.streaming.spark_internals.plan import analysed, each_of, holds_aggregate
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 # Operators whose state gives a row again, changed, when more of its group comes.
 _UPDATING = frozenset({"Aggregate", "FlatMapGroupsWithState", "FlatMapGroupsInPandasWithState", "TransformWithState",
                        "TransformWithStateInPySpark", "TransformWithStateInPandas"})  # fmt: skip
+# Of these Spark does not compare the mode that they were given with that of the query.
+_OWN_MODE = frozenset({"TransformWithState", "TransformWithStateInPySpark", "TransformWithStateInPandas"})
 # Operators that give one row for each row, so that a row which state has updated replaces the one before.
 _ROW_FOR_ROW = frozenset({"Project", "SubqueryAlias", "EventTimeWatermark"})
 _ABOVE_GROUPS = frozenset({"Project", "SubqueryAlias", "EventTimeWatermark", "Sort"})
@@ -27,6 +31,14 @@ def operators(frame: "DataFrame") -> Iterator[Any]:
 def updates_rows(frame: "DataFrame") -> bool:
     """Whether state gives rows again as they change, rather than each row once."""
     return any(plan.isStreaming() and plan.nodeName() in _UPDATING for plan in operators(frame))
+
+
+def gives_rows_once(frame: "DataFrame") -> bool:
+    """Whether its custom state was told that each row which it gives is final."""
+    return any(
+        plan.isStreaming() and plan.nodeName() in _OWN_MODE and str(plan.outputMode()) == "Append"
+        for plan in operators(frame)
+    )
 
 
 def watermarked(frame: "DataFrame") -> bool:
@@ -50,6 +62,15 @@ def above_state(frame: "DataFrame") -> tuple[str, str | None] | None:
     return name, str(plan.condition().sql()) if name == "Filter" else None
 
 
+def ends_in_groups(frame: "DataFrame") -> bool:
+    """Whether each of its rows is a group of an aggregate. With a key that `group_problem` finds nothing wrong with, no
+    two rows of a batch have the same key."""
+    plan = analysed(frame)
+    while str(plan.nodeName()) in _ABOVE_GROUPS:
+        plan = plan.children().apply(0)
+    return str(plan.nodeName()) == "Aggregate"
+
+
 def group_problem(frame: "DataFrame", key: tuple[str, ...]) -> str | None:
     """Why a key does not name exactly one group of the last aggregate; None if it does, or nothing is grouped last.
 
@@ -66,10 +87,8 @@ def group_problem(frame: "DataFrame", key: tuple[str, ...]) -> str | None:
     if str(plan.nodeName()) != "Aggregate":
         return None
     named = each_of(plan.aggregateExpressions())
-    jvm: Any = frame.sparkSession._jvm
-    functions = jvm.org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
     for each in named:
-        if each.exprId().id() in made and functions.containsAggregate(each):
+        if each.exprId().id() in made and holds_aggregate(frame.sparkSession, each):
             return f"its key holds {each.name()!r}, the result of an aggregate, which changes"
     held = [bare(each) for each in named if each.exprId().id() in itself]
     known = {int(each.exprId().id()) for each in held if is_attribute(each)} | _passed_on(named, itself)
@@ -95,16 +114,6 @@ def made_of(expressions: list[Any], wanted: set[int]) -> set[int]:
 
 def references(expression: Any) -> set[int]:
     return {int(used.exprId().id()) for used in each_of(expression.references().toSeq())}
-
-
-def each_of(seq: Any) -> list[Any]:
-    """A Scala sequence as a list."""
-    return [seq.apply(index) for index in range(seq.size())]
-
-
-def analysed(frame: "DataFrame") -> Any:
-    found: Any = frame
-    return found._jdf.queryExecution().analyzed()
 
 
 def _passed_on(expressions: list[Any], wanted: set[int]) -> set[int]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.errors import OperatorError
 from headrace.streaming import operation
 from headrace.streaming.check import Checked
-from headrace.streaming.declarations import PipelineError, Place, Source, collected
+from headrace.streaming.declarations import PipelineError, Source, SourceLine, collected
 from headrace.streaming.given_functions import load_functions
 from headrace.streaming.graph import Graph, make_graph
 from headrace.streaming.kafka import Kafka
 from headrace.streaming.launching import Launch, launch_live, launch_loaded, open_pipeline
-from headrace.streaming.loading import Loaded
+from headrace.streaming.loading import LoadedPipeline
 from headrace.streaming.outline import check_tables
 from headrace.streaming.progress import NodeProgress, RunProgress
 from headrace.streaming.python_session import spark as own_session
@@ -106,7 +106,7 @@ def run(
     """
     if collected() is not None:
         raise PipelineError(
-            Place.of_caller(),
+            SourceLine.of_caller(),
             'hr.run: called while the file is read as a pipeline; put the call under if __name__ == "__main__":',
         )
     settings = _settings(tables, bootstrap, conf, once=once)
@@ -186,7 +186,7 @@ def _launch(pipeline: Pipeline, tables_dir: str, name: str | None, accept_change
     return launch_loaded(loaded, graph, tables_dir, path=loaded.file, accept_change=accept_change)
 
 
-def opened(pipeline: Pipeline, name: str | None = None) -> tuple[Loaded, Graph]:
+def opened(pipeline: Pipeline, name: str | None = None) -> tuple[LoadedPipeline, Graph]:
     """What was given, read and joined to a graph."""
     if isinstance(pipeline, str | os.PathLike):
         return open_pipeline(os.fspath(pipeline))

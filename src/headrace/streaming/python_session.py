@@ -15,7 +15,9 @@ from headrace.streaming import session
 from headrace.streaming.checks import check_spark_installed
 from headrace.streaming.jars import ready_jars
 from headrace.streaming.java import find_java
-from headrace.streaming.settings import SparkSettings
+from headrace.streaming.settings import CALL_SITES, SparkSettings
+from headrace.streaming.spark_internals.classes import has_class, has_jvm
+from headrace.streaming.spark_internals.jvm import end_idle_jvm, has_context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +58,8 @@ def spark(
         check_spark_installed()
         found = foreign_session()
         if found is None:
-            _end_stopped()
+            if "pyspark" in sys.modules:  # the JVM of a session that the user has stopped has not our jars
+                end_idle_jvm()
             ready_jars(find_java, s3=bool(s3), say=_say)  # said, for the first time it takes minutes
             return session.session(_settings(given, extra))
         _check_foreign(found)
@@ -77,6 +80,8 @@ def spark_conf(*, s3: bool = False) -> dict[str, str]:
 
 
 def _settings(given: Mapping[str, Any], extra: Mapping[str, str]) -> SparkSettings:
+    # Who types at a prompt wants to see the line that Spark's message is about.
+    extra = {CALL_SITES: "true", **extra}
     settings = SparkSettings(master=os.environ.get(MASTER_VARIABLE) or MASTER_DEFAULT, extra=extra)
     return replace(settings, **given)
 
@@ -85,36 +90,21 @@ def foreign_session() -> "SparkSession | None":
     """A session that this process has from elsewhere."""
     if "pyspark" not in sys.modules:
         return None
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    return SparkSession.builder.getOrCreate() if SparkContext._active_spark_context is not None else None
-
-
-def _end_stopped() -> None:
-    """The JVM of a session that the user has stopped has not our jars, and pyspark would go on with it."""
-    if "pyspark" not in sys.modules:
-        return
-    from pyspark import SparkContext
-
-    gateway: Any = SparkContext._gateway
-    if gateway is not None:
-        gateway.shutdown()
-        SparkContext._gateway = None
-        SparkContext._jvm = None
+    return SparkSession.builder.getOrCreate() if has_context() else None
 
 
 def _check_foreign(found: "SparkSession") -> None:
-    jvm = getattr(found, "_jvm", None)
-    if jvm is None:
+    if not has_jvm(found):
         raise OperatorError(
             "Spark: this process has a Spark Connect session, and a pipeline needs one of its own; "
             "use another process, or stop it first: SparkSession.active().stop()"
         )
-    missing = [name for name, kind in _NEEDED_CLASSES.items() if not _has_class(jvm, kind)]
+    missing = [name for name, kind in _NEEDED_CLASSES.items() if not has_class(found, kind)]
     if not missing and any(value not in found.conf.get(key, "") for key, value in DELTA_SETTINGS.items()):  # type: ignore[operator]
         missing = ["Delta's SQL extensions"]
     if missing:
@@ -125,19 +115,11 @@ def _check_foreign(found: "SparkSession") -> None:
         )
 
 
-def _has_class(jvm: Any, name: str) -> bool:
-    try:
-        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
-    except Exception:
-        return False
-    return True
-
-
 def _apply(found: "SparkSession", given: Mapping[str, Any], extra: Mapping[str, str]) -> None:
     """What was asked for of a session that runs already."""
     names = {"master": "spark.master", "driver_memory": "spark.driver.memory", "app_name": "spark.app.name"}
     asked = {names[name]: str(value) for name, value in given.items() if name in names} | dict(extra)
-    if given.get("s3") and not _has_class(found._jvm, "org.apache.hadoop.fs.s3a.S3AFileSystem"):
+    if given.get("s3") and not has_class(found, "org.apache.hadoop.fs.s3a.S3AFileSystem"):
         asked["s3"] = "true"
     for key, value in asked.items():
         has = found.conf.get(key, None) if key != "s3" else "false"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from headrace.streaming.declarations import METADATA_COLUMNS
-from headrace.streaming.delta_append import Appender
+from headrace.streaming.delta_append import DeltaAppender
 from headrace.streaming.delta_writes import Stamp, append
 from headrace.tables.storage import is_delta
 
@@ -29,7 +29,7 @@ class Quarantine:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._appender = Appender(path)
+        self._appender = DeltaAppender(path)
         self._exists = False
 
     def create(self, spark: "SparkSession") -> None:

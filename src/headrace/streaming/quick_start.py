@@ -25,7 +25,8 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TextIO
 
-from headrace.streaming.cache import cache_directory, made, replacing
+from headrace.core.cache_directory import cache_directory
+from headrace.streaming.cache import made, replacing
 from headrace.streaming.java import VECTOR_MODULE, Java
 
 FORMAT = 1  # part of the key: a change of what lies in a directory makes a new one

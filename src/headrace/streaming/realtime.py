@@ -57,6 +57,10 @@ class Together:
     def recentProgress(self) -> Any:  # noqa: N802
         return self._queries[0].recentProgress
 
+    def awaitTermination(self) -> None:  # noqa: N802
+        """Of the first: whether another has ended is asked now and then."""
+        self._queries[0].awaitTermination()
+
     def exception(self) -> Any:
         return next((found for query in self._queries if (found := query.exception()) is not None), None)
 

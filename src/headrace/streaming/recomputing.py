@@ -5,22 +5,18 @@ batch reads every input at the version which the batch's offsets name, so that a
 same rows, and replaces the table in one commit. Nothing runs while nothing changes.
 """
 
-import json
-import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.core.errors import OperatorError
+from headrace.streaming.changed_rows import rows_changed, unread
 from headrace.streaming.declarations import Node, Static, TableOutput, TableStream, Topic
 from headrace.streaming.delta_writes import Stamp, last_batch, overwrite
 from headrace.streaming.sources import static_table, without_hidden
-from headrace.tables.provenance import TableSource
-from headrace.tables.storage import storage_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_MERGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
 SIGNAL_FILES_MAX = 1_000_000  # a batch takes all that there is: it reads none of it
 
 
@@ -75,40 +71,22 @@ def signal(spark: "SparkSession", paths: list[str]) -> "DataFrame":
     return whole
 
 
-def rows_changed(path: str, versions: tuple[int, int]) -> bool:
-    """Whether one of these commits added or removed rows. A commit that cannot be read any more may have."""
-    for version in range(versions[0], versions[1] + 1):
-        file = os.path.join(path, "_delta_log", f"{version:020}.json")
-        data = storage_of(file).read(file)
-        if data is None or _changes_rows([json.loads(line) for line in data.splitlines()]):
-            return True
-    return False
-
-
-def _changes_rows(actions: list[dict[str, Any]]) -> bool:
-    """A merge may write a file again though none of its rows changed; its own counts tell."""
-    for info in (action["commitInfo"] for action in actions if "commitInfo" in action):
-        metrics = info.get("operationMetrics") or {}
-        if info.get("operation") == "MERGE" and all(metrics.get(name) == "0" for name in _MERGED):
-            return False
-    files = [action.get("add") or action.get("remove") for action in actions]
-    return any(file is not None and bool(file.get("dataChange", True)) for file in files)
-
-
 class RecomputeSink:
     """`compute` gives the rows of a batch, from the tables as they were at its end; `paths` are those of the tables by
-    their names."""
+    their names, `reached` gives the version of each path up to which a batch has read."""
 
     def __init__(
         self,
         output: TableOutput,
         path: str,
         paths: Mapping[str, str],
+        reached: Callable[[int], Mapping[str, int]],
         compute: "Callable[[SparkSession, int], DataFrame]",
     ) -> None:
         self._output = output
         self._path = path
         self._paths = paths
+        self._reached = reached
         self._compute = compute
 
     def done(self, spark: "SparkSession", stamp: Stamp) -> bool:
@@ -116,8 +94,10 @@ class RecomputeSink:
         return last is not None and last >= stamp.batch
 
     def write(self, frame: "DataFrame", stamp: Stamp) -> None:
-        read = [source for source in stamp.sources if isinstance(source, TableSource)]
-        if stamp.batch > 0 and not any(rows_changed(self._paths[each.table], each.versions) for each in read):
-            return
-        rows = self._compute(frame.sparkSession, stamp.batch)
+        spark = frame.sparkSession
+        if stamp.batch > 0:
+            news = unread(stamp.sources, self._paths, self._reached(stamp.batch - 1))
+            if not any(rows_changed(spark, self._paths[table], versions) for table, versions in news):
+                return
+        rows = self._compute(spark, stamp.batch)
         overwrite(rows, self._path, stamp, evolve=self._output.evolve)

@@ -59,7 +59,7 @@ class Redriven:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RedriveTarget:
     """Where a node's rows lie, and what reads and writes them."""
 
     node: Node
@@ -109,7 +109,7 @@ def _children(plan: Any) -> list[Any]:
 class _Reader:
     """The inputs of a function: the records that are sent again for their topics, nothing of all other streams."""
 
-    def __init__(self, place: Place, raw: "DataFrame") -> None:
+    def __init__(self, place: RedriveTarget, raw: "DataFrame") -> None:
         self._place = place
         self._raw = raw
 
@@ -131,7 +131,7 @@ class _Reader:
 class Redrive:
     """One node. `row_wise` says that a record gives at most one row."""
 
-    def __init__(self, spark: "SparkSession", place: Place, *, row_wise: bool) -> None:
+    def __init__(self, spark: "SparkSession", place: RedriveTarget, *, row_wise: bool) -> None:
         self._spark = spark
         self._place = place
         self._row_wise = row_wise

@@ -13,9 +13,9 @@ from headrace.streaming.code_change import touched_names
 from headrace.streaming.declarations import TableOutput, TableStream, ViewOutput
 from headrace.streaming.delta_writes import CHANGE_FEED
 from headrace.streaming.graph import Graph
-from headrace.streaming.loading import Loaded
+from headrace.streaming.loading import LoadedPipeline
 from headrace.streaming.schemas import schema_file
-from headrace.tables.catalog import Catalog
+from headrace.tables.catalog import PipelineCatalog
 from headrace.tables.reading import open_snapshot
 from headrace.tables.storage import is_delta, is_url, storage_of
 from headrace.tables.versions import Version
@@ -57,7 +57,9 @@ def _reads_view(graph: Graph, node: str, view: str) -> bool:
     return False
 
 
-def taken_over(loaded: Loaded, graph: Graph, catalog: Catalog, live: Version, tables: Iterable[str]) -> dict[str, int]:
+def taken_over(
+    loaded: LoadedPipeline, graph: Graph, catalog: PipelineCatalog, live: Version, tables: Iterable[str]
+) -> dict[str, int]:
     """The nodes that are not built again, and the version in whose directory each of them lies."""
     if is_url(catalog.layout.root):
         raise OperatorError(
@@ -72,7 +74,9 @@ def taken_over(loaded: Loaded, graph: Graph, catalog: Catalog, live: Version, ta
     return {name: live.owner(name) for name in kept}
 
 
-def _refuse_changed(loaded: Loaded, graph: Graph, catalog: Catalog, live: Version, kept: set[str]) -> None:
+def _refuse_changed(
+    loaded: LoadedPipeline, graph: Graph, catalog: PipelineCatalog, live: Version, kept: set[str]
+) -> None:
     touched = touched_names(catalog.code(live.number), loaded.version_code)
     if touched is None:
         raise OperatorError(
@@ -88,7 +92,7 @@ def _refuse_changed(loaded: Loaded, graph: Graph, catalog: Catalog, live: Versio
         )
 
 
-def _refuse_unreadable(graph: Graph, catalog: Catalog, live: Version, name: str, new: frozenset[str]) -> None:
+def _refuse_unreadable(graph: Graph, catalog: PipelineCatalog, live: Version, name: str, new: frozenset[str]) -> None:
     """A table that is taken over must be there, and must be readable as the nodes that are built again read it."""
     output = graph.nodes[name].output
     if not isinstance(output, TableOutput) or output.into is not None:
@@ -113,7 +117,7 @@ def _refuse_unreadable(graph: Graph, catalog: Catalog, live: Version, name: str,
             raise OperatorError(f"{name}: keeps no changes, and the new code reads them; add --refresh {name}")
 
 
-def files_taken(graph: Graph, catalog: Catalog, live: Version, taken: Iterable[str]) -> dict[str, bytes]:
+def files_taken(graph: Graph, catalog: PipelineCatalog, live: Version, taken: Iterable[str]) -> dict[str, bytes]:
     """The schemas that were inferred for topics which nodes read that are taken over."""
     directory, files = catalog.layout.version_dir(live.number), {}
     for topic in {topic.topic for node in taken for topic in graph.topics(node)}:

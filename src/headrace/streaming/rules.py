@@ -5,7 +5,7 @@ Only the words; what becomes of the rows is in `expectations`. No Spark.
 
 from collections.abc import Iterable, Mapping
 
-from headrace.streaming.declarations import Action, Expectation, Output, PipelineError, Place, TableOutput
+from headrace.streaming.declarations import Action, Expectation, Output, PipelineError, SourceLine, TableOutput
 from headrace.streaming.sql_text import problem
 
 
@@ -15,10 +15,10 @@ class Rule:
     def __init__(self, action: Action, predicate: str) -> None:
         if not isinstance(predicate, str) or not predicate.strip():
             raise PipelineError(
-                Place.of_caller(), f"hr.{action}({predicate!r}): give a SQL predicate, such as 'amount > 0'"
+                SourceLine.of_caller(), f"hr.{action}({predicate!r}): give a SQL predicate, such as 'amount > 0'"
             )
         if (why := problem(predicate)) is not None:
-            raise PipelineError(Place.of_caller(), f"hr.{action}({predicate!r}): {why}")
+            raise PipelineError(SourceLine.of_caller(), f"hr.{action}({predicate!r}): {why}")
         self.action = action
         self.predicate = predicate
 
@@ -73,7 +73,7 @@ def order_expected(output: Output) -> tuple[Expectation, ...]:
 Expect = Mapping[str, Rule] | Iterable[Rule] | Rule
 
 
-def expectations_of(place: Place, node: str, expect: Expect | None) -> tuple[Expectation, ...]:
+def expectations_of(place: SourceLine, node: str, expect: Expect | None) -> tuple[Expectation, ...]:
     if expect is None:
         return ()
     if isinstance(expect, Rule):

@@ -23,7 +23,7 @@ class RunSettings:
         default_factory=lambda: os.environ.get(BOOTSTRAP_VARIABLE, BOOTSTRAP_DEFAULT),
         metadata={"help": "The broker or brokers, HOST:PORT."},
     )
-    once: bool = field(default=False, metadata={"help": "Process what is there, then end."})
+    once: bool = field(default=False, metadata={"help": "Process the records that are there now, then end."})
     only: tuple[str, ...] = field(default=(), metadata={"help": "The nodes that run; none means all."})
     starting: Starting | None = field(
         default=None, metadata={"help": "Where new checkpoints begin, instead of what the file says."}
@@ -34,11 +34,13 @@ class RunSettings:
     )
     spark: SparkSettings = field(default_factory=SparkSettings)
     restarts_max: int = field(
-        default=10, metadata={"help": "How often a node is started again without a batch done in between."}
+        default=10, metadata={"help": "Restarts of a node in a row, without a completed batch in between."}
     )
-    backoff_s_min: float = field(default=1.0, metadata={"help": "Wait before the first restart; then doubled."})
+    backoff_s_min: float = field(
+        default=1.0, metadata={"help": "Wait before the first restart; doubled for each further one."}
+    )
     backoff_s_max: float = field(default=30.0, metadata={"help": "The longest wait before a restart."})
-    progress_s: float = field(default=0.5, metadata={"help": "How often the state of the nodes is looked at."})
+    progress_s: float = field(default=0.5, metadata={"help": "Time between two looks at the state of the nodes."})
     metrics_port: int | None = field(
         default=None, metadata={"help": "Port of /metrics and /health; 0 takes a free one, None serves none."}
     )

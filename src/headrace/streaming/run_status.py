@@ -51,12 +51,12 @@ FAMILIES: Final = (
     NodeFamily(
         "expectation_failures",
         "counter",
-        "Rows that an expectation did not hold for.",
+        "Rows that failed an expectation.",
         lambda node: {(name, each["action"]): each["failed"] for name, each in list(node.expectations.items())},
         ("expectation", "action"),
     ),
     NodeFamily("restarts", "counter", "Times that the node was started again.", lambda node: _one(node.restarts)),
-    NodeFamily("lag_rows", "gauge", "Rows that are there and not read yet.", lambda node: _one(node.lag)),
+    NodeFamily("lag_rows", "gauge", "Rows that are written upstream and not read yet.", lambda node: _one(node.lag)),
     NodeFamily(
         "batch_seconds",
         "gauge",
@@ -101,9 +101,7 @@ class RunStatus:
                     if value is not None:
                         metric.add_metric((*self._labels, node.name, *labels), value)
             yield metric
-        caught_up = GaugeMetricFamily(
-            PREFIX + "caught_up", "1 while every node has read all that there is.", labels=LABELS[:2]
-        )
+        caught_up = GaugeMetricFamily(PREFIX + "caught_up", "1 while every node has caught up.", labels=LABELS[:2])
         caught_up.add_metric(self._labels, float(progress is not None and progress.caught_up))
         yield caught_up
 

@@ -45,7 +45,7 @@ class Schemas:
             ddl = infer_ddl(self._kafka.sample(topic.topic))
         except OperatorError as error:
             raise PipelineError(
-                topic.place, f"topic {topic.topic!r}: has no schema, and to infer one: {error}"
+                topic.place, f"topic {topic.topic!r}: has no schema, and none could be inferred: {error}"
             ) from error
         if ddl is None:
             raise PipelineError(

@@ -28,6 +28,7 @@ from headrace.streaming.quick_start import QuickStart, QuickStarts, fits
 from headrace.streaming.scratch import Scratch
 from headrace.streaming.settings import SparkSettings, spark_settings
 from headrace.streaming.spark_errors import silence_query_log
+from headrace.streaming.spark_internals.jvm import conf_of, forget_jvm, has_context, runs
 from headrace.streaming.spark_log import log4j_properties, new_log_path
 
 if TYPE_CHECKING:
@@ -86,11 +87,9 @@ def current() -> "SparkSession | None":
     """The session that runs in this process. One whose user has stopped it is cleared away first, unless its JVM has
     another session of the user's by now."""
     it = _running
-    if it is None or it.spark.sparkContext._jsc is not None:
+    if it is None or runs(it.spark):
         return it.spark if it is not None else None
-    from pyspark import SparkContext
-
-    if SparkContext._active_spark_context is None:
+    if not has_context():
         stop()
     return None
 
@@ -195,11 +194,11 @@ def _check_master(settings: SparkSettings) -> None:
 
 
 def _connect(gateway: Gateway, values: dict[str, str], environ: dict[str, str]) -> "SparkSession":
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     silence_query_log()
-    conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
+    conf = conf_of(gateway.gateway)
     for key, value in values.items():
         conf.set(key, value)
     with environment_as(environ), _signals_kept():
@@ -229,12 +228,8 @@ def _stop(it: _Running) -> None:
 
 def _forget(gateway: Gateway) -> None:
     """Ends the JVM, and lets pyspark start another in this process."""
-    from pyspark import SparkContext
-
     gateway.end()
-    SparkContext._active_spark_context = None
-    SparkContext._gateway = None
-    SparkContext._jvm = None
+    forget_jvm()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from headrace.streaming.s3 import s3_settings
 LOOPBACK = "127.0.0.1"
 LOG_LEVELS = ("error", "warn", "info", "debug")
 STOP_TIMEOUT = "30s"
+CALL_SITES = "spark.python.sql.dataFrameDebugging.enabled"
 _LOCAL = re.compile(r"local(\[(\*|\d+)(\s*,\s*\d+)?\])?$")
 _MASTERS = ("spark://", "yarn", "k8s://", "local-cluster[")
 _STANDALONE = re.compile(r"spark://[^,:/]+:\d{1,5}(,[^,:/]+:\d{1,5})*$|spark://\[[0-9a-fA-F:]+\]:\d{1,5}$")
@@ -42,12 +43,12 @@ class SparkSettings:
     parallelism: int | None = field(
         default=None, metadata={"help": "Partitions of a shuffle.  [default: the cores; on a cluster Spark's own]"}
     )
-    time_zone: str = field(default="UTC", metadata={"help": "In which time zone SQL reads and shows times."})
+    time_zone: str = field(default="UTC", metadata={"help": "Time zone in which SQL reads and shows times."})
     ui_port: int | None = field(
         default=None, metadata={"help": "Serve Spark's own pages on this port.  [default: off]"}
     )
     log_path: str | None = field(
-        default=None, metadata={"help": "File for Spark's log.  [default: one a process in the cache directory]"}
+        default=None, metadata={"help": "File for Spark's log.  [default: one per process in the cache directory]"}
     )
     log_level: str = field(default="warn", metadata={"help": "What Spark logs: error, warn, info or debug."})
     scratch: str | None = field(
@@ -135,6 +136,14 @@ def spark_settings(
         # State is uploaded as what changed, not as whole snapshots: a batch's commit is quicker.
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stopTimeout": STOP_TIMEOUT,
+        # By default Hadoop's FileContext renames each small file of a checkpoint and of a Delta log, and for that runs
+        # `readlink` eight times, each time in a process of its own. These two rename as safely, and start none.
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+        # Telling the JVM from which line each column was made costs several calls per column. `check` finds the line.
+        CALL_SITES: "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.enabled": "false" if settings.ui_port is None else "true",
     }
@@ -167,6 +176,8 @@ def tuning(settings: SparkSettings, given: str) -> list[str]:
         options = ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
     else:
         options = [f"-XX:{name}={count * _LATER}" for name, count in _SECOND_COMPILER.items()]
+    # Java's own first limit, 21 MB, is reached by loading classes, again and again: each time all memory is collected.
+    options.append("-XX:MetaspaceSize=256m")
     cores = settings.cores or 0
     if cores <= _FEW_CORES and not _COLLECTOR.search(given):  # Java refuses two collectors
         options.append("-XX:+UseSerialGC")

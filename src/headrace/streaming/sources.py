@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 UNPARSED = "headrace.unparsed."
 SKIPPED = "_headrace_skipped"
 # So many records keep a second core busy though the topic has one partition; a small batch stays in one task.
-RECORDS_A_TASK_MAX = 250_000
+RECORDS_PER_TASK_MAX = 250_000
 # A task reads records that are there. Its consumer asks for more than that, and what it asks next (the log's ends)
 # would wait behind that fetch for half a second by default: most of the time that a small task takes.
 FETCH_WAIT_MS_MAX = "5"
@@ -33,7 +33,7 @@ def kafka_options(topic: Topic, bootstrap: str, common: Mapping[str, str]) -> di
         "kafka.isolation.level": "read_committed",
         "includeHeaders": "true",
         "failOnDataLoss": "true",
-        "maxRecordsPerPartition": str(RECORDS_A_TASK_MAX),
+        "maxRecordsPerPartition": str(RECORDS_PER_TASK_MAX),
         "kafka.fetch.max.wait.ms": FETCH_WAIT_MS_MAX,
         **common,
         **topic.options,

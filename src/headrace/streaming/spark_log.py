@@ -3,7 +3,8 @@
 import os
 from contextlib import suppress
 
-from headrace.streaming.cache import cache_directory, made
+from headrace.core.cache_directory import cache_directory
+from headrace.streaming.cache import made
 
 FILES_MAX = 10
 _PREFIX = "spark-"

@@ -36,10 +36,6 @@ class Starting:
         offsets = {str(partition): named.get(partition, _EARLIEST) for partition in range(partitions)}
         return {"startingOffsets": json.dumps({topic: offsets})}
 
-    @property
-    def needs_partitions(self) -> bool:
-        return self.offsets is not None
-
 
 def starting(given: str | Mapping[str, Mapping[str, int]]) -> Starting:
     """`earliest`, `latest`, a time such as 2026-01-31T10:00, or offsets such as 0=100,1=200 or orders:0=100."""

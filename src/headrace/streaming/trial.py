@@ -22,16 +22,14 @@ from headrace.streaming.assembling import Assembler, stored
 from headrace.streaming.check import Checked, check
 from headrace.streaming.code_change import touched_names
 from headrace.streaming.declarations import BatchOutput, Expectation, Node, Static, TableOutput, TableStream, Topic
-from headrace.streaming.delete_markers import Markers
-from headrace.streaming.delta_sink import DeltaSink, Keyed
+from headrace.streaming.delta_sink import DeltaSink
 from headrace.streaming.delta_writes import Stamp, overwrite
 from headrace.streaming.graph import Graph
 from headrace.streaming.kafka import Kafka, TopicMissingError
-from headrace.streaming.keyed_history import HistoryTable
-from headrace.streaming.keyed_merge import KeyedTable
-from headrace.streaming.keyed_partial import PartialTable
-from headrace.streaming.loading import Loaded
+from headrace.streaming.keyed_tables import keyed_table
+from headrace.streaming.loading import LoadedPipeline
 from headrace.streaming.opening import open_table
+from headrace.streaming.parsing import BAD, Parser
 from headrace.streaming.progress import counted
 from headrace.streaming.reading import real_path, table_path
 from headrace.streaming.run_settings import RunSettings
@@ -39,12 +37,15 @@ from headrace.streaming.schemas import Schemas
 from headrace.streaming.sources import raw_range, static_table, whole_records, without_hidden
 from headrace.streaming.spark_errors import first_line
 from headrace.streaming.worker_code import WorkerCode
+from headrace.tables.provenance import TopicSource
+from headrace.tables.reading import open_snapshot
 from headrace.tables.version_code import VersionCode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CELL_CHARS_MAX = 200
+_SOMETHING = (TopicSource(topic="sample", ranges={0: (0, 1)}),)  # a batch that read nothing is looked at first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,7 @@ class Trial:
     seconds: float
     nodes: tuple[Tried, ...] = ()
     records: dict[str, int] = field(default_factory=dict)
+    unparsed: dict[str, int] = field(default_factory=dict)  # of these records, as each topic is declared now
 
 
 def sample_ranges(firsts: dict[int, int], ends: dict[int, int], records_max: int) -> dict[int, tuple[int, int]]:
@@ -107,6 +109,7 @@ class Trials:
         self._kafka = Kafka(settings.bootstrap, settings.kafka)
         self._scratch = tempfile.mkdtemp(prefix="headrace-dev-")
         self._samples: dict[str, tuple[DataFrame, int]] = {}
+        self._unparsed: dict[str, tuple[tuple[Any, ...], int]] = {}
         self._number = 0
 
     def close(self) -> None:
@@ -114,7 +117,7 @@ class Trials:
             frame.unpersist()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def run(self, loaded: Loaded, graph: Graph, step: Callable[[str], None] = lambda line: None) -> Trial:
+    def run(self, loaded: LoadedPipeline, graph: Graph, step: Callable[[str], None] = lambda line: None) -> Trial:
         """`step` gets a line for each step on the way."""
         self._step = step
         started = time.monotonic()
@@ -145,9 +148,10 @@ class Trials:
             seconds=time.monotonic() - started,
             nodes=tuple(tried.values()),
             records={topic: count for topic, (_, count) in self._samples.items() if topic in topics},
+            unparsed={topic: count for topic, (_, count) in self._unparsed.items() if topic in topics and count},
         )
 
-    def _untouched(self, loaded: Loaded, graph: Graph) -> set[str]:
+    def _untouched(self, loaded: LoadedPipeline, graph: Graph) -> set[str]:
         """The nodes that would give again what they gave in the trial before."""
         touched = touched_names(self._code, loaded.version_code) if self._code is not None else None
         filled = any(isinstance(node.output, TableOutput) and node.output.into is not None for node in graph.queries)
@@ -191,6 +195,15 @@ class Trials:
             self._samples[topic.topic] = (kept, kept.count())
         return self._samples[topic.topic][0]
 
+    def whole(self, topic: Topic, parser: Parser) -> "DataFrame":
+        """What can be parsed of a sample; the rest is counted, again only where the topic is declared otherwise."""
+        raw = self.sample(topic)
+        declared = (topic.schema, topic.format, topic.tombstones, topic.extra, topic.skip_bytes,
+                    dict(topic.parse_options), dict(topic.writers))  # fmt: skip
+        if self._unparsed.get(topic.topic, ((), 0))[0] != declared:
+            self._unparsed[topic.topic] = declared, parser.split(raw).where(BAD).count()
+        return whole_records(raw, parser)
+
     def _nothing(self) -> "DataFrame":
         return self._spark.createDataFrame(
             [],
@@ -205,11 +218,10 @@ class Trials:
             frame = Assembler(graph, reader).compute(node.name)
             rows = expectations.kept(frame, node.expectations)
             left_out = _left_out(frame, node.expectations)
-            if isinstance(node.output, TableOutput):
-                shown = self._written(node, node.output, checked, frame, directory)
-            else:
-                shown = stored(rows)
-            return self._shown(node, shown, left_out)
+            if not isinstance(node.output, TableOutput):
+                return self._shown(node, stored(rows), None, left_out)
+            path = self._written(node, node.output, checked, frame, directory)
+            return self._shown(node, *self._head(path), left_out)
         except HeadraceError as error:
             return Tried(node=node.name, error=str(error))
         except Exception as error:
@@ -217,31 +229,33 @@ class Trials:
                 raise KeyboardInterrupt from error
             return Tried(node=node.name, error=f"{node.place}: {node.name}: {first_line(error)}")
 
-    def _written(
-        self, node: Node, output: TableOutput, checked: Checked, frame: "DataFrame", directory: str
-    ) -> "DataFrame":
+    def _written(self, node: Node, output: TableOutput, checked: Checked, frame: "DataFrame", directory: str) -> str:
         path = os.path.join(directory, output.into or node.name)
         found = checked.node(node.name)
-        stamp = Stamp(pipeline=checked.pipeline, version=0, node=node.name, batch=1, sources=())
+        batch = 0 if output.into is None else 1  # the first batch of a table costs least
+        stamp = Stamp(pipeline=checked.pipeline, version=0, node=node.name, batch=batch, sources=_SOMETHING)
         if output.into is None:
             open_table(self._spark, node, path, found, changes=False)
         if node.recomputed or found.maintained:
             overwrite(stored(frame, output.leave_out), path, stamp)
         else:
-            keyed = self._keyed(node, output, path, checked, directory) if output.key else None
+            deletes = os.path.join(directory, "_deletes", node.name)
+            keyed = keyed_table(output, path, deletes, found.order, alone=True) if output.key else None
             DeltaSink(node, output, path, keyed).write(frame, stamp)
-        return without_hidden(self._spark.read.format("delta").load(path))
+        return path
 
-    def _keyed(self, node: Node, output: TableOutput, path: str, checked: Checked, directory: str) -> Keyed:
-        order = checked.node(node.name).order
-        markers = Markers(os.path.join(directory, "_deletes", node.name), output, order)
-        if output.history and order is not None:
-            return HistoryTable(output, path, markers, order, alone=True)
-        if output.nulls == "unchanged" and order is not None:
-            return PartialTable(output, path, markers, order, alone=True)
-        return KeyedTable(output, path, markers, order, alone=True)
+    def _head(self, path: str) -> "tuple[DataFrame, int | None]":
+        """Some rows of a scratch table and how many there are, without a job: Delta in the JVM would take two to make
+        the table's state. What deltalake cannot read (deletion vectors, say), Spark does."""
+        table = without_hidden(self._spark.read.format("delta").load(path))
+        try:
+            found = open_snapshot(path).table.to_pyarrow_dataset()
+            rows = found.head(self._shown_max, columns=table.columns)
+            return self._spark.createDataFrame(rows, schema=table.schema), found.count_rows()
+        except Exception:
+            return table, None
 
-    def _shown(self, node: Node, frame: "DataFrame", left_out: int) -> Tried:
+    def _shown(self, node: Node, frame: "DataFrame", rows: int | None, left_out: int) -> Tried:
         from pyspark.sql import functions as F
 
         columns = tuple((column.name, column.dataType.simpleString()) for column in frame.schema.fields)
@@ -253,7 +267,7 @@ class Trials:
             for name, kind in columns
         ]  # fmt: skip
         found = frame.select(*texts).take(self._shown_max)
-        rows = frame.count()
+        rows = frame.count() if rows is None else rows
         return Tried(node=node.name, rows=rows, left_out=left_out, columns=columns, sample=tuple(map(tuple, found)))
 
 
@@ -276,7 +290,7 @@ class _Reader:
         self._schemas = schemas
 
     def topic(self, topic: Topic, observed: str) -> "DataFrame":
-        return whole_records(self._trials.sample(topic), self._schemas.parser(topic))
+        return self._trials.whole(topic, self._schemas.parser(topic))
 
     def own_table(self, node: Node, given: TableStream | None, *, changes: bool) -> "DataFrame":
         spark = self._trials._spark

@@ -11,7 +11,7 @@ import tempfile
 import zipfile
 from typing import TYPE_CHECKING, Any
 
-from headrace.streaming.loading import Loaded
+from headrace.streaming.loading import LoadedPipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +22,7 @@ _VARIABLE = "HEADRACE_CODE"
 
 
 class WorkerCode:
-    def __init__(self, spark: "SparkSession", loaded: Loaded, version: int) -> None:
+    def __init__(self, spark: "SparkSession", loaded: LoadedPipeline, version: int) -> None:
         from pyspark.cloudpickle import register_pickle_by_value
 
         self._context: Any = spark.sparkContext
@@ -50,7 +50,7 @@ class WorkerCode:
             self._context.environment.pop(_VARIABLE, None)
 
 
-def _write_archive(path: str, loaded: Loaded) -> None:
+def _write_archive(path: str, loaded: LoadedPipeline) -> None:
     own = loaded.own
     with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(path + ".tmp", "w") as archive:
         compiled, source_file = os.path.join(scratch, "compiled"), os.path.join(scratch, "source")

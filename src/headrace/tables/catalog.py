@@ -1,7 +1,7 @@
 """The catalog of one pipeline: its versions, the links that readers follow, which version was live when.
 
 It is the only writer of the layout's links and of `catalog.json`. A change takes the lock of the tables directory,
-reads what is there, mends what an earlier process left half done, and then goes in steps of which each leaves a state
+reads what is there, repairs what an earlier process left half done, and then goes in steps of which each leaves a state
 that opening the catalog again understands: the process may be killed between any two of them. Reading takes no lock,
 and works while others change the catalog or where nothing may be written.
 """
@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import OperatorError
+from headrace.tables.catalog_repair import CatalogRepair, facts_of, followed, repair_of
 from headrace.tables.layout import (
     HIDDEN,
     STAGING_PREFIX,
@@ -25,7 +26,6 @@ from headrace.tables.layout import (
     tables_root,
 )
 from headrace.tables.links import LOCK_WAIT_SECONDS_MAX, LinkDisk, LockedError
-from headrace.tables.mending import Mending, facts_of, followed, mend
 from headrace.tables.storage import is_url, storage_of
 from headrace.tables.version_code import VersionCode, read_version_code, write_version_code
 from headrace.tables.versions import Interval, Version, Versions, ms_of_time, time_of_ms
@@ -33,8 +33,8 @@ from headrace.tables.versions import Interval, Version, Versions, ms_of_time, ti
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-class Catalog:
-    """Open one with `Catalog.open`. What it shows is what was there then; `refresh()` looks again."""
+class PipelineCatalog:
+    """Open one with `PipelineCatalog.open`. What it shows is what was there then; `refresh()` looks again."""
 
     def __init__(self, layout: PipelineLayout, *, clock: Clock, disk: LinkDisk) -> None:
         self.layout = layout
@@ -52,7 +52,7 @@ class Catalog:
         *,
         clock: Clock | None = None,
         disk: LinkDisk | None = None,
-    ) -> "Catalog":
+    ) -> "PipelineCatalog":
         """A pipeline that never ran has a catalog without versions; nothing is written for it."""
         layout, clock = PipelineLayout.of(tables_dir, pipeline), clock or SystemClock()
         if is_url(layout.tables_dir):
@@ -64,21 +64,21 @@ class Catalog:
         return catalog
 
     def refresh(self) -> None:
-        """Reads, and mends what a process that died left half done; where that cannot be written, in memory only."""
+        """Reads, and repairs what a process that died left half done; where that cannot be written, in memory only."""
         versions = self._read()
         facts = facts_of(self.layout, versions, self._disk)
-        mending = mend(versions, facts, self.layout)
-        if mending.changes(versions):
+        repair = repair_of(versions, facts, self.layout)
+        if repair.changes(versions):
             try:
                 with self._changing(wait_seconds_max=0):
                     return
             except LockedError:
                 # Somebody is at it: nothing died, and what they have not finished is theirs. Only the link counts.
-                mending = Mending(versions=followed(versions, facts))
+                repair = CatalogRepair(versions=followed(versions, facts))
             except OSError as error:
                 if error.errno not in _READ_ONLY:
                     raise
-        self._take(mending)
+        self._take(repair)
 
     @property
     def pipeline(self) -> str:
@@ -226,33 +226,33 @@ class Catalog:
             return Versions(pipeline=self.layout.pipeline)
         return Versions.from_json(data, self.layout.catalog_file)
 
-    def _take(self, mending: Mending) -> None:
-        self._versions = mending.versions
-        self.warnings = mending.warnings
+    def _take(self, repair: CatalogRepair) -> None:
+        self._versions = repair.versions
+        self.warnings = repair.warnings
 
     def _settle(self) -> None:
         """Makes disk and catalog agree: after a crash, and at the end of every change."""
         versions = self._read()
-        mending = mend(versions, facts_of(self.layout, versions, self._disk), self.layout)
-        if mending.versions != versions:
-            self._write(mending.versions)
-        if mending.live is not None:
-            number, since = mending.live
+        repair = repair_of(versions, facts_of(self.layout, versions, self._disk), self.layout)
+        if repair.versions != versions:
+            self._write(repair.versions)
+        if repair.live is not None:
+            number, since = repair.live
             self._swap_live(number, ms_of_time(since))
-        for table in mending.link:
+        for table in repair.link:
             self._disk.swap_link(self.layout.stable_target(table), self.layout.stable_path(table))
-        for table in mending.unlink:
+        for table in repair.unlink:
             self._disk.unlink(self.layout.stable_path(table))
-        if mending.link or mending.unlink:
+        if repair.link or repair.unlink:
             self._disk.sync_directory(self.layout.tables_dir)
-        for number in mending.remove_versions:
+        for number in repair.remove_versions:
             # A rename first: a reader finds the whole version or none of it.
             trash = os.path.join(self.layout.root, f"{TRASH_PREFIX}v{number}-{secrets.token_hex(4)}")
             self._disk.rename(self.layout.version_dir(number), trash)
             self._disk.remove_tree(trash)
-        for name in mending.remove_leftovers:
+        for name in repair.remove_leftovers:
             self._disk.remove_tree(os.path.join(self.layout.root, name))
-        self._take(mending)
+        self._take(repair)
 
     def _write(self, versions: Versions) -> None:
         self._disk.replace_file(self.layout.catalog_file, versions.to_json())
@@ -358,9 +358,7 @@ class Catalog:
             path = self.layout.stable_path(name)
             target = self._disk.read_link(path)
             if target is None and os.path.lexists(path):
-                raise OperatorError(
-                    f"{path}: something that is no link of Headrace; move it away, or rename table {name}"
-                )
+                raise OperatorError(f"{path}: it is not a link of Headrace's; move it away, or rename table {name}")
             if target is not None and target != self.layout.stable_target(name):
                 raise OperatorError(f"{path}: a link to {target}, not ours; move it away, or rename table {name}")
         return names

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from headrace.core.errors import OperatorError
 from headrace.tables.engine import engine
-from headrace.tables.expectations import Summary, read_outcomes, summarize
+from headrace.tables.expectations import ExpectationSummary, read_outcomes, summarize
 from headrace.tables.hidden import HIDDEN_COLUMNS
 from headrace.tables.reading import Snapshot, attach, open_snapshot
-from headrace.tables.resolving import Place, Resolver
+from headrace.tables.resolving import Resolver, TableLocation
 from headrace.tables.storage import is_url
 
 
@@ -30,7 +30,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    place: Place
+    place: TableLocation
     stable_path: str
     version: int
     size: Size
@@ -38,7 +38,7 @@ class Description:
     properties: Mapping[str, str]
     live_version: int | None
     quarantined: int | None  # None if the node has no quarantine
-    expectations: tuple[Summary, ...]
+    expectations: tuple[ExpectationSummary, ...]
 
 
 def size_of(snapshot: Snapshot) -> Size:
@@ -99,20 +99,20 @@ def describe(resolver: Resolver, name: str) -> Description:
     )
 
 
-def _stable_path(resolver: Resolver, place: Place) -> str:
+def _stable_path(resolver: Resolver, place: TableLocation) -> str:
     """A store has no links, so a table has no path there but that of its version."""
     linked = place.kind == "pipeline" and not is_url(resolver.tables_dir)
     return os.path.join(resolver.tables_dir, place.name) if linked else place.path
 
 
-def _quarantined(resolver: Resolver, place: Place) -> int | None:
+def _quarantined(resolver: Resolver, place: TableLocation) -> int | None:
     for other in resolver.quarantines():
         if place.kind == "pipeline" and (other.pipeline, other.node) == (place.pipeline, place.node):
             return count_rows(open_snapshot(other.path, name=other.name))
     return None
 
 
-def _expectations_file(resolver: Resolver, place: Place) -> str:
+def _expectations_file(resolver: Resolver, place: TableLocation) -> str:
     if place.pipeline is None or place.version is None or place.node is None:
         return ""
     return resolver.catalog(place.pipeline).layout.expectations_file(place.version, place.node)
@@ -135,24 +135,24 @@ def _type_text(kind: object) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListedTable:
     """One line of a list; `problem` where the table could not be opened."""
 
-    place: Place
+    place: TableLocation
     version: int | None = None
     size: Size | None = None
     problem: str = ""
 
 
-def list_tables(resolver: Resolver) -> list[Listed]:
+def list_tables(resolver: Resolver) -> list[ListedTable]:
     listed = []
     for place in resolver.places():
         if not place.written:
-            listed.append(Listed(place=place, problem="not written yet"))
+            listed.append(ListedTable(place=place, problem="not written yet"))
             continue
         try:
             snapshot = open_snapshot(place.path, name=place.name)
-            listed.append(Listed(place=place, version=snapshot.version, size=size_of(snapshot)))
+            listed.append(ListedTable(place=place, version=snapshot.version, size=size_of(snapshot)))
         except OperatorError as error:
-            listed.append(Listed(place=place, problem=str(error)))
+            listed.append(ListedTable(place=place, problem=str(error)))
     return listed

@@ -1,4 +1,4 @@
-"""How the expectations of a node were met, batch by batch: `_expectations/<node>.jsonl`, one line a batch.
+"""How the expectations of a node were met, batch by batch: `_expectations/<node>.jsonl`, one line per batch.
 
     {"batch": 12, "at": "2026-10-05T12:00:00.000Z", "rows": 100, "unparsed": 0, "quarantined": 2,
      "late": 0, "extra": {"coupon": 3}, "expectations": {"amount is positive": {"action": "quarantine", "failed": 2}}}
@@ -56,7 +56,7 @@ class BatchOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class ExpectationSummary:
     """One expectation over all batches."""
 
     name: str
@@ -96,13 +96,13 @@ def _outcome(line: str) -> BatchOutcome | None:
         return None
 
 
-def summarize(outcomes: list[BatchOutcome]) -> list[Summary]:
-    found: dict[str, Summary] = {}
+def summarize(outcomes: list[BatchOutcome]) -> list[ExpectationSummary]:
+    found: dict[str, ExpectationSummary] = {}
     for outcome in outcomes:
         for name, each in outcome.expectations.items():
             old = found.get(name)
             last = outcome.batch if each.failed else (old.batch_last_failed if old else None)
-            found[name] = Summary(
+            found[name] = ExpectationSummary(
                 name=name,
                 action=each.action,
                 rows=(old.rows if old else 0) + outcome.rows,

@@ -40,20 +40,18 @@ _VERSION_NAME = re.compile(r"v([1-9][0-9]*)")
 
 
 def check_table_name(name: str) -> str:
-    if not _TABLE_NAME.fullmatch(name) or len(name.encode()) > NAME_BYTES_MAX:
-        raise OperatorError(
-            f"table {name!r}: not a name for a table; begin with a letter, go on with letters, digits, '_' and '-', "
-            f"at most {NAME_BYTES_MAX} bytes"
-        )
-    return name
+    rule = "begin with a letter, go on with letters, digits, '_' and '-'"
+    return _checked(name, "table", _TABLE_NAME, rule)
 
 
 def check_pipeline_name(name: str) -> str:
-    if not _PIPELINE_NAME.fullmatch(name) or len(name.encode()) > NAME_BYTES_MAX:
-        raise OperatorError(
-            f"pipeline {name!r}: not a name for a pipeline; begin with a letter or digit, go on with letters, digits, "
-            f"'_', '-' and '.', at most {NAME_BYTES_MAX} bytes"
-        )
+    rule = "begin with a letter or digit, go on with letters, digits, '_', '-' and '.'"
+    return _checked(name, "pipeline", _PIPELINE_NAME, rule)
+
+
+def _checked(name: str, kind: str, pattern: "re.Pattern[str]", rule: str) -> str:
+    if not pattern.fullmatch(name) or len(name.encode()) > NAME_BYTES_MAX:
+        raise OperatorError(f"{kind} {name!r}: not a name for a {kind}; {rule}, at most {NAME_BYTES_MAX} bytes")
     return name
 
 

@@ -15,7 +15,9 @@ from headrace.core.errors import OperatorError
 from headrace.tables.delta_log import DeltaLog
 from headrace.tables.provenance import Source, TopicSource
 
-Place = tuple[str, int]  # a topic and one of its partitions; of a table that is not this pipeline's, partition -1
+PartitionName = tuple[
+    str, int
+]  # a topic and one of its partitions; of a table that is not this pipeline's, partition -1
 Span = tuple[int, int]
 Route = tuple[str, ...]  # the tables between a topic and its reader
 TABLE = -1
@@ -34,7 +36,7 @@ class Stand:
     """A version of a table, and the position at which it stands."""
 
     version: int
-    ends: Mapping[Place, Span] = field(default_factory=dict)
+    ends: Mapping[PartitionName, Span] = field(default_factory=dict)
 
     @property
     def exact(self) -> bool:
@@ -97,7 +99,7 @@ class Positions:
     def __init__(self, log_of: Callable[[str], DeltaLog], reached: Callable[[str], Reached | None]) -> None:
         self._log_of = log_of
         self._reached = reached
-        self._ways: dict[str, list[tuple[int, dict[tuple[Place, Route], int]]]] = {}
+        self._ways: dict[str, list[tuple[int, dict[tuple[PartitionName, Route], int]]]] = {}
 
     def stands(self, table: str) -> list[Stand]:
         """The oldest first. A version may stand at two positions: where it was made, and where the node is now."""
@@ -105,13 +107,13 @@ class Positions:
         known = {way for _, ends in ways for way in ends}
         return [Stand(version=version, ends=_spans(ends, known)) for version, ends in ways]
 
-    def _of(self, table: str, above: tuple[str, ...] = ()) -> list[tuple[int, dict[tuple[Place, Route], int]]]:
+    def _of(self, table: str, above: tuple[str, ...] = ()) -> list[tuple[int, dict[tuple[PartitionName, Route], int]]]:
         if table in self._ways:
             return self._ways[table]
         # The checkpoint first: what it has committed is in the log that is read after it.
         reached = self._reached(table)
         log = self._log_of(table)
-        ends: dict[tuple[Place, Route], int] = {}
+        ends: dict[tuple[PartitionName, Route], int] = {}
         found, last_batch = [], -1
         for version in log.versions:
             made_by = log.commit(version).provenance
@@ -126,9 +128,9 @@ class Positions:
 
     def _ends(
         self, table: str, sources: Sequence[Source], above: tuple[str, ...], *, now: bool = False
-    ) -> dict[tuple[Place, Route], int]:
+    ) -> dict[tuple[PartitionName, Route], int]:
         """`now`: what it read stands where its node is now, not only where it was made."""
-        ends: dict[tuple[Place, Route], int] = {}
+        ends: dict[tuple[PartitionName, Route], int] = {}
         for source in sources:
             if isinstance(source, TopicSource):
                 ends.update({((source.topic, at), ()): end for at, (_, end) in source.ranges.items()})
@@ -148,9 +150,11 @@ class Positions:
         return ends
 
 
-def _spans(ends: Mapping[tuple[Place, Route], int], known: Iterable[tuple[Place, Route]]) -> dict[Place, Span]:
+def _spans(
+    ends: Mapping[tuple[PartitionName, Route], int], known: Iterable[tuple[PartitionName, Route]]
+) -> dict[PartitionName, Span]:
     """A way that was not gone yet has read nothing."""
-    spans: dict[Place, Span] = {}
+    spans: dict[PartitionName, Span] = {}
     for place, route in known:
         end = ends.get((place, route), 0)
         low, high = spans.get(place, (end, end))

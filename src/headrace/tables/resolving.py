@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Literal
 
 from headrace.core.errors import OperatorError
-from headrace.tables.catalog import Catalog, pipelines, table_owners
+from headrace.tables.catalog import PipelineCatalog, pipelines, table_owners
 from headrace.tables.layout import (
     EXPECTATIONS,
     HIDDEN,
@@ -30,7 +30,7 @@ Kind = Literal["pipeline", "quarantine", "plain"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TableLocation:
     """Where a table is. `name` is what a user calls it; pipeline and version are None for a plain Delta directory."""
 
     name: str
@@ -52,12 +52,12 @@ class Resolver:
     def __init__(self, tables_dir: str | os.PathLike[str], at: datetime | None = None) -> None:
         self.tables_dir = tables_root(tables_dir)
         self.at = at
-        self._catalogs: dict[str, Catalog] = {}
+        self._catalogs: dict[str, PipelineCatalog] = {}
         self._chosen: dict[str, Version | None] = {}
 
-    def catalog(self, pipeline: str) -> Catalog:
+    def catalog(self, pipeline: str) -> PipelineCatalog:
         if pipeline not in self._catalogs:
-            self._catalogs[pipeline] = Catalog.open(self.tables_dir, pipeline)
+            self._catalogs[pipeline] = PipelineCatalog.open(self.tables_dir, pipeline)
         return self._catalogs[pipeline]
 
     def version(self, pipeline: str) -> Version | None:
@@ -67,7 +67,7 @@ class Resolver:
             self._chosen[pipeline] = history.live if self.at is None else history.live_at(self.at)
         return self._chosen[pipeline]
 
-    def resolve(self, name: str) -> Place:
+    def resolve(self, name: str) -> TableLocation:
         """A table by its name, a quarantine by `_quarantine/<node>`, or any Delta table by its path."""
         place = self._find(name)
         if place is None:
@@ -81,9 +81,9 @@ class Resolver:
             )
         return place
 
-    def _find(self, name: str) -> Place | None:
+    def _find(self, name: str) -> TableLocation | None:
         if is_url(name):
-            return Place(name=name, path=tables_root(name))
+            return TableLocation(name=name, path=tables_root(name))
         node = quarantine_node(name)
         if node is not None:
             return self._quarantine(name, node)
@@ -92,7 +92,7 @@ class Resolver:
             pipeline = table_owners(self.tables_dir).get(name)
             if pipeline is not None:
                 return self._of_pipeline(name, pipeline)
-            return Place(name=name, path=path) if is_delta(path) else None
+            return TableLocation(name=name, path=path) if is_delta(path) else None
         if os.path.dirname(name) == "":
             target = os.readlink(path) if os.path.islink(path) else None
             owner = stable_owner(target) if target is not None else None
@@ -102,10 +102,10 @@ class Resolver:
                 return self._of_pipeline(name, pipeline)
         for candidate in (path, os.path.abspath(os.path.expanduser(name))):
             if is_delta(candidate):
-                return Place(name=name, path=os.path.realpath(candidate))
-        return Place(name=name, path=os.path.abspath(name)) if os.sep in name else None
+                return TableLocation(name=name, path=os.path.realpath(candidate))
+        return TableLocation(name=name, path=os.path.abspath(name)) if os.sep in name else None
 
-    def _of_pipeline(self, name: str, pipeline: str) -> Place:
+    def _of_pipeline(self, name: str, pipeline: str) -> TableLocation:
         version = self._version_or_refuse(name, pipeline)
         layout = self.catalog(pipeline).layout
         path = layout.table_dir(version.number, name)
@@ -115,7 +115,9 @@ class Resolver:
                 f"{name}: version {version.number} of pipeline {pipeline}{when} has no such table; "
                 f"it has {', '.join(version.tables) or 'none'}"
             )
-        return Place(name=name, path=path, kind="pipeline", pipeline=pipeline, version=version.number, node=name)
+        return TableLocation(
+            name=name, path=path, kind="pipeline", pipeline=pipeline, version=version.number, node=name
+        )
 
     def _version_or_refuse(self, name: str, pipeline: str) -> Version:
         version = self.version(pipeline)
@@ -134,17 +136,17 @@ class Resolver:
             )
         return version
 
-    def _quarantine(self, name: str, node: str) -> Place | None:
+    def _quarantine(self, name: str, node: str) -> TableLocation | None:
         found = [place for place in self.quarantines() if place.node == node]
         if len(found) > 1:
             owners = ", ".join(str(place.pipeline) for place in found)
             raise OperatorError(f"{name}: pipelines {owners} have a quarantine of that name; give its path")
         return found[0] if found else None
 
-    def quarantines(self) -> list[Place]:
+    def quarantines(self) -> list[TableLocation]:
         """The quarantine tables of the live versions."""
         return [
-            Place(
+            TableLocation(
                 name=f"{QUARANTINE}/{node}",
                 path=path,
                 kind="quarantine",
@@ -174,9 +176,9 @@ class Resolver:
             found += [(pipeline, version.number, name, os.path.join(parent, name)) for name in _names(parent)]
         return found
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[TableLocation]:
         """Every table of the directory: of pipelines (written or not), quarantines, and plain Delta directories."""
-        found: dict[str, Place] = {}
+        found: dict[str, TableLocation] = {}
         for pipeline in pipelines(self.tables_dir):
             version = self.version(pipeline)
             if version is not None and version.state != "discarded":
@@ -185,7 +187,7 @@ class Resolver:
         for name in _names(self.tables_dir):
             path = os.path.join(self.tables_dir, name)
             if name != HIDDEN and name not in found and is_delta(path):
-                found[name] = Place(name=name, path=path if is_url(path) else os.path.realpath(path))
+                found[name] = TableLocation(name=name, path=path if is_url(path) else os.path.realpath(path))
         return [found[name] for name in sorted(found)] + self.quarantines()
 
     def _unknown(self, name: str) -> str:

@@ -12,7 +12,7 @@ from typing import Protocol
 from headrace.core.files import Disk
 
 
-class Storage(Protocol):
+class TableStorage(Protocol):
     @property
     def replace_s_min(self) -> float:
         """How often a file may be replaced that nobody waits for: an object store counts its requests."""
@@ -82,7 +82,7 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
-def storage_of(path: str) -> Storage:
+def storage_of(path: str) -> TableStorage:
     if not is_url(path):
         return _DIRECTORIES
     from headrace.tables.object_store import object_store

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from headrace.core.errors import InvariantError, OperatorError
-from headrace.tables.catalog import Catalog
+from headrace.tables.catalog import PipelineCatalog
+from headrace.tables.catalog_repair import INTERRUPTED
 from headrace.tables.layout import CODE, MODULES
-from headrace.tables.mending import INTERRUPTED
 from headrace.tables.object_store import ObjectStore, object_store
 from headrace.tables.version_code import VersionCode, write_version_code
 from headrace.tables.versions import Version, Versions, ms_of_time, time_of_ms
@@ -26,7 +26,7 @@ BEGINNING_MS_MAX: Final = 60_000
 CODE_OBJECT: Final = "code.json"
 
 
-class StoreCatalog(Catalog):
+class StoreCatalog(PipelineCatalog):
     _tag: str | None = None
 
     def refresh(self) -> None:

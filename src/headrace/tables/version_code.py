@@ -3,8 +3,8 @@
     v2/pipeline.py            the file
     v2/_code/rules.py         a module that it imports; packages likewise, by their paths from the file's directory
 
-`Catalog` is the only writer. New code of an old version takes several steps, and while they are under way a mark
-stands there: a process that dies leaves code that nobody takes for whole.
+`PipelineCatalog` is the only writer. New code of an old version takes several steps, and while they are under way a
+mark stands there: a process that dies leaves code that nobody takes for whole.
 """
 
 import base64

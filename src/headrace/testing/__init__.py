@@ -1,8 +1,8 @@
 """A real broker in a test, in milliseconds, with everything that can go wrong at hand; and pipelines over given rows.
 
-With pytest the fixtures `headrace_broker` (new for each test), `headrace_shared_broker` (one a session),
-`headrace_spark` and `headrace_pipeline` are simply there; elsewhere: `with headrace.testing.Broker() as broker:`.
-Nothing is imported before it is used, so that the plugin costs those nothing who do not use it.
+With pytest the fixtures `headrace_broker` and `headrace_keeper` (new for each test), `headrace_shared_broker` (one per
+session), `headrace_spark` and `headrace_pipeline` are simply there; elsewhere: `with headrace.testing.Broker() as
+broker:`. Nothing is imported before it is used, so that the plugin costs those nothing who do not use it.
 """
 
 import importlib
@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headrace.testing.broker import Broker
     from headrace.testing.clock import MovableClock
+    from headrace.testing.keeper import Keeper
     from headrace.testing.pipeline import PipelineUnderTest
     from headrace.testing.records import Record
     from headrace.testing.spark import spark_for_tests
 
-__all__ = ["Broker", "MovableClock", "PipelineUnderTest", "Record", "spark_for_tests"]
+__all__ = ["Broker", "Keeper", "MovableClock", "PipelineUnderTest", "Record", "spark_for_tests"]
 
 _PLACES = {
     "Broker": "broker",
+    "Keeper": "keeper",
     "MovableClock": "clock",
     "PipelineUnderTest": "pipeline",
     "Record": "records",

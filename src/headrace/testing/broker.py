@@ -6,17 +6,18 @@ Everything that touches the broker's state is done on its loop, and waited for.
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
 from headrace.broker import embedded
+from headrace.broker.handlers import NAMES
 from headrace.broker.node import Node
 from headrace.core.errors import HeadraceError
 from headrace.core.settings.broker import BrokerSettings
+from headrace.net.node_thread import NodeThread
+from headrace.testing import loop_access
 from headrace.testing.clock import MovableClock
-from headrace.testing.request_faults import Failure, RequestFaults, api_key_of, error_code_of
+from headrace.testing.request_faults import PromisedFailure, RequestFaults, api_key_of, error_code_of
 
-ANSWER_S_MAX = 20.0
 TURNS_SEEN = 3  # after time has moved: what is due, what that wrote, and what that answered
 # What makes a broker quick to use in a test; a test that cares gives its own.
 SETTINGS: dict[str, Any] = {
@@ -106,7 +107,7 @@ class Broker(embedded.Broker):
             running.start_and_wait()
             self._running = running
 
-    def _end(self, how: Callable[[embedded.NodeThread], None]) -> None:
+    def _end(self, how: Callable[[NodeThread[Node]], None]) -> None:
         self.resume()
         with self._lock:
             running, self._running = self._running, None
@@ -115,8 +116,8 @@ class Broker(embedded.Broker):
                 raise HeadraceError("the broker is not running; call start() or restart() first")
             how(running)
 
-    def _thread_for(self, settings: BrokerSettings) -> embedded.NodeThread:
-        return embedded.NodeThread(settings, self.clock)
+    def _thread_for(self, settings: BrokerSettings) -> NodeThread[Node]:
+        return embedded.node_thread(settings, self.clock)
 
     # ── faults ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -124,17 +125,7 @@ class Broker(embedded.Broker):
         """The broker stands still, as after SIGSTOP: connections stay open, nothing is answered."""
         if self._gate is not None:
             return
-        gate, entered = threading.Event(), threading.Event()
-
-        def stand_still() -> None:
-            entered.set()
-            gate.wait()
-
-        self._node.reactor.call_from_thread(stand_still)
-        if not entered.wait(ANSWER_S_MAX):
-            gate.set()
-            raise HeadraceError(f"the broker's loop did not answer within {ANSWER_S_MAX:g} s")
-        self._gate = gate
+        self._gate = loop_access.hold(self._node.reactor, "broker")
 
     def resume(self) -> None:
         """Goes on after `pause()`; what clients have asked meanwhile is answered."""
@@ -163,7 +154,7 @@ class Broker(embedded.Broker):
         self._on_loop(lambda: self._request_faults().delay(ms / 1000))
         return Delay(lambda: self._on_loop(lambda: self._request_faults().delay(0)) if self.running else None)
 
-    def fail_next(self, api: str | int, error: str | int, *, times: int = 1) -> Failure:
+    def fail_next(self, api: str | int, error: str | int, *, times: int = 1) -> PromisedFailure:
         """The next request of that kind (or the next `times`) is not carried out, but answered with the error.
 
         `fail_next("Produce", "NOT_LEADER_OR_FOLLOWER")`; the error `"disconnect"` closes the connection instead. What
@@ -171,7 +162,7 @@ class Broker(embedded.Broker):
         """
         if times < 1:
             raise ValueError(f"times={times}: it must be 1 or more")
-        failure = Failure(api_key_of(api, self._node.router.names()), error_code_of(error), times)
+        failure = PromisedFailure(api_key_of(api, NAMES), error_code_of(error), times)
         self._on_loop(lambda: self._request_faults().fail(failure))
         return failure
 
@@ -203,13 +194,4 @@ class Broker(embedded.Broker):
     def _on_loop(self, work: Callable[[], Result]) -> Result:
         if self.paused:
             raise HeadraceError("the broker is paused; call resume() first")
-        done: Future[Result] = Future()
-
-        def do() -> None:
-            try:
-                done.set_result(work())
-            except BaseException as error:
-                done.set_exception(error)
-
-        self._node.reactor.call_from_thread(do)
-        return done.result(ANSWER_S_MAX)
+        return loop_access.call(self._node.reactor, work)

@@ -8,11 +8,17 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from headrace.protocol.api_keys import FETCH, METADATA, OFFSET_FETCH
+from headrace.protocol.error_codes import (
+    FETCH_SESSION_ID_NOT_FOUND,
+    FETCH_SESSION_TOPIC_ID_ERROR,
+    INVALID_FETCH_SESSION_EPOCH,
+)
 from headrace.protocol.message_fields import Default, SchemaField, schema_fields
 from headrace.protocol.messages import message_fields
 
-PRODUCE, FETCH, METADATA, OFFSET_FETCH = 0, 1, 3, 9
-_SESSION_ERRORS = frozenset({70, 71, 106})  # of a fetch session; any other error of a fetch is a partition's
+# Of a fetch session; any other error of a fetch is a partition's.
+_SESSION_ERRORS = frozenset({FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR})
 _ERRORS = frozenset({"error_code", "partition_error_code"})
 # Fields that are one thing under several names.
 _PARTITIONS = frozenset({"partition_index", "partition", "index"})

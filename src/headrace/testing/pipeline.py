@@ -58,9 +58,7 @@ class PipelineUnderTest:
         """Sends rows (per topic), and runs everything that is there as one batch per node."""
         self.send(rows or {})
         launch = launch_loaded(self._loaded, self._graph, self.tables, path=self._loaded.file, accept_change=True)
-        settings = RunSettings(
-            tables_dir=self.tables, bootstrap=self.bootstrap_servers, once=True, progress_s=0.05, restarts_max=0
-        )
+        settings = RunSettings(tables_dir=self.tables, bootstrap=self.bootstrap_servers, once=True, restarts_max=0)
         self.last = outcome_of(
             operation.run_version_on(self.spark, launch, settings, keep_failed=True), launch, self.tables
         )

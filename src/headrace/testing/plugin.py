@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.testing.broker import Broker
+    from headrace.testing.keeper import Keeper
     from headrace.testing.pipeline import PipelineUnderTest, Rows
 
 MARKER = "headrace(**settings): settings of the headrace_broker of this test, such as num_partitions=3"
@@ -48,6 +49,15 @@ def headrace_shared_broker(headrace_settings: dict[str, Any]) -> Iterator[Broker
 
     with Broker(**headrace_settings) as broker:
         yield broker
+
+
+@pytest.fixture
+def headrace_keeper() -> Iterator[Keeper]:
+    """A real keeper on a free port, new for this test: `headrace_keeper.hosts` is for a ZooKeeper client."""
+    from headrace.testing.keeper import Keeper
+
+    with Keeper() as keeper:
+        yield keeper
 
 
 @pytest.fixture(scope="session")
@@ -95,8 +105,8 @@ class OpenPipeline:
         allow_failures: bool = False,
     ) -> PipelineUnderTest:
         """`pipeline` is a file, a module or functions, as for `hr.run`; `rows` are per topic, all in one batch;
-        `batches` are such rows, a batch each. `partitions` is how many each topic has. A node that fails is an error,
-        unless failures are allowed."""
+        `batches` is a list of such rows, one per batch. `partitions` is how many each topic has. A node that fails
+        is an error, unless failures are allowed."""
         from headrace.broker.embedded import Broker
         from headrace.testing.pipeline import PipelineUnderTest
 

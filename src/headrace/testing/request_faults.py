@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import framed
 from headrace.protocol import error_codes
+from headrace.protocol.api_keys import PRODUCE
 from headrace.protocol.messages import decode_request, encode_response, request_is_flexible
 from headrace.protocol.wire import skip_tags
-from headrace.testing.error_answers import PRODUCE, error_answer
+from headrace.testing.error_answers import error_answer
 
 if TYPE_CHECKING:
     from headrace.broker.connection import Connection
@@ -25,7 +26,7 @@ _HEADER = Struct(">hhih")
 _CODES = {name: code for name, code in vars(error_codes).items() if isinstance(code, int) and name.isupper()}
 
 
-class Failure:
+class PromisedFailure:
     """What `fail_next` promised: `happened` says how often it has come true."""
 
     def __init__(self, api_key: int, code: int | None, times: int) -> None:
@@ -73,7 +74,7 @@ class RequestFaults:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._inner: Callable[..., None] = node.server.dispatch
-        self._failures: list[Failure] = []
+        self._failures: list[PromisedFailure] = []
         self._delay_s = 0.0
         self._late: dict[Connection, deque[tuple[Chunk, int, int]]] = {}
         self._requests: dict[str, int] = {}
@@ -82,7 +83,7 @@ class RequestFaults:
         self._delay_s = seconds
         self._stand()
 
-    def fail(self, failure: Failure) -> None:
+    def fail(self, failure: PromisedFailure) -> None:
         self._failures.append(failure)
         self._stand()
 
@@ -138,7 +139,7 @@ class RequestFaults:
         finally:
             chunk.unpin()
 
-    def _failure_for(self, chunk: "Chunk", start: int, end: int) -> Failure | None:
+    def _failure_for(self, chunk: "Chunk", start: int, end: int) -> PromisedFailure | None:
         if end - start < _HEADER.size:
             return None
         key = _HEADER.unpack_from(chunk.view, start)[0]

@@ -4,6 +4,7 @@ import dataclasses
 from types import SimpleNamespace
 
 import pytest
+from sessions import asking
 
 from headrace.broker.api import Later, Request
 from headrace.broker.handlers import load_all
@@ -24,9 +25,9 @@ def make_node(tmp_path):
     opened = []
 
     def make(**settings):
-        disk = settings.pop("disk", None)
+        given = {name: settings.pop(name) for name in ("disk", "authorizer", "quota") if name in settings}
         settings.setdefault("log_dirs", (str(tmp_path / "data"),))
-        node = Node(BrokerSettings(port=0, **settings), clock=ManualClock(), disk=disk)
+        node = Node(BrokerSettings(port=0, **settings), clock=ManualClock(), **given)
         opened.append(node)
         node.open()
         return node
@@ -48,7 +49,7 @@ def ask(node, api_key, version=None, **body):
     sent = bytearray()
     compile_writer(messages._schema(api_key, version, "request")).write(sent, body)
     decoded = api.read(version, bytes(sent), 0)
-    answer = api.handle(node, Request(api_key, version, 1, "test", decoded, None))
+    answer = api.handle(node.parts, Request(api_key, version, 1, asking("test"), decoded))
     if isinstance(answer, Steps):
         answer = finish(answer.body)
     assert not isinstance(answer, Later)

@@ -1,7 +1,8 @@
-"""Coordinators of a test's own in a node: `coordinators(node).groups = fake`."""
+"""Coordinators of a test's own among the parts of a node: `coordinators(node).groups = fake`."""
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,9 +20,25 @@ def give(request: Any, slot: Any, answer: Any) -> None:
         slot.answer([framed(request.response(answer))])
 
 
-def coordinators(node: Any) -> SimpleNamespace:
-    if not isinstance(node._coordination, SimpleNamespace):
-        node._coordination = SimpleNamespace(
-            has_gathered=False, end_of_turn=lambda: None, topics_deleted=lambda names, done: ()
-        )
-    return node._coordination
+class Coordinators(SimpleNamespace):
+    def __call__(self) -> Coordinators:
+        """As the parts of a broker ask for them."""
+        return self
+
+
+def coordinators(node: Any) -> Coordinators:
+    if not isinstance(node.parts.coordinators, Coordinators):
+        node.parts = dataclasses.replace(node.parts, coordinators=Coordinators())
+    made: Coordinators = node.parts.coordinators
+    return made
+
+
+def load_all(coordinator: Any, partition_count: int, epoch: int = 0) -> None:
+    """The broker of the test leads every partition of the coordinator's topic, and has read it."""
+    for partition in range(partition_count):
+        finish(coordinator.load(partition, epoch))
+
+
+def offsets_of(node: Any, group_id: str = "g") -> Any:
+    """Where a group's offsets are kept."""
+    return node.parts.groups.shard(group_id).table.offsets

@@ -3,20 +3,19 @@
 import contextlib
 import socket
 
-from headrace.broker import connection as connection_module
+from sessions import asking
+
+from headrace.net.transport import PlainTransport
 from headrace.protocol import messages
 from headrace.protocol.framing import Chunk
 
 
 class Client:
-    def __init__(self, node):
+    def __init__(self, node, **session):
         self.node = node
         ours, self.socket = socket.socketpair()
-        ours.setblocking(False)
         self.socket.setblocking(False)
-        self.connection = connection_module.Connection(ours, "127.0.0.1:9", node.server)
-        node.server._connections.add(self.connection)
-        node.server._by_address["127.0.0.1"] += 1
+        self.connection = node.server.admit(PlainTransport(ours), asking(**session))
         self.received = b""
 
     def send(self, key, version, body):
@@ -58,8 +57,8 @@ def connected(node):
     """Makes clients; closes them at the end."""
     made = []
 
-    def make():
-        made.append(Client(node))
+    def make(**session):
+        made.append(Client(node, **session))
         return made[-1]
 
     yield make

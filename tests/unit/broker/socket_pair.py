@@ -3,12 +3,14 @@
 import socket
 import struct
 
-from headrace.broker.connection import Connection
+from sessions import asking
+
 from headrace.broker.metrics import Metrics
 from headrace.broker.server import Server
 from headrace.core.errors import InvariantError, PeerError
 from headrace.core.settings.broker import BrokerSettings
 from headrace.net.reactor import READ, Reactor
+from headrace.net.transport import PlainTransport
 from headrace.protocol.wire import MalformedError
 
 
@@ -26,11 +28,8 @@ class Pair:
         ours, self.client = socket.socketpair()
         if buffer_bytes:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
-        ours.setblocking(False)
         self.client.setblocking(False)
-        self.connection = Connection(ours, "127.0.0.1:9", self.server)
-        self.server._connections.add(self.connection)
-        self.server._by_address["127.0.0.1"] = 1
+        self.connection = self.server.admit(PlainTransport(ours), asking())
         self.handled = []
         self.slots = {}
         self.chunks = []

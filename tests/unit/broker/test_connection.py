@@ -1,18 +1,21 @@
 import contextlib
+import errno
 import os
 import select
 import struct
 
 import pytest
+from fake_transport import FakeTransport
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sessions import asking
 from socket_pair import Pair, framed
 
 from headrace.broker import connection as connection_module
 from headrace.broker import server as server_module
 from headrace.core.errors import InvariantError
+from headrace.core.file_slice import Slice
 from headrace.core.files import Disk, OpenFiles
-from headrace.log.reader import Slice
 from headrace.net.reactor import READ, WRITE
 
 
@@ -380,3 +383,59 @@ def test_the_time_to_send_the_rest_begins_when_it_is_read_again(pair):
     pair.settle()
     assert pair.reads()
     assert pair.connection.last_active == pair.server.tick == 100
+
+
+# ── another transport ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def carried(pair):
+    """A connection whose transport does what a test says."""
+    transport = FakeTransport()
+    connection = pair.server.admit(transport, asking(port=10))
+    yield pair, transport, connection
+    connection.close()
+
+
+def test_a_request_in_shreds_is_answered_and_the_answer_goes_out_in_shreds(carried):
+    pair, transport, connection = carried
+    transport.comes = [bytes([each]) for each in framed(b"now hello")]
+    transport.takes = [1, 0, 2, 0]
+    while transport.comes:
+        connection.on_event(READ)
+    pair.send()
+    assert connection._events == WRITE
+    while connection._events & WRITE:
+        connection.on_event(WRITE)
+    assert transport.sent == framed(b"hello")
+    assert connection._events == READ
+    assert not connection.closed
+
+
+def test_a_transport_that_breaks_in_the_middle_of_an_answer_ends_its_connection_only(carried, stored):
+    pair, transport, connection = carried
+    path, _ = stored
+    files = OpenFiles(Disk(), 4)
+    transport.comes = [framed(b"later a") + framed(b"now b")]
+    connection.on_event(READ)
+    transport.takes = [4, 1000, OSError(errno.ECONNRESET, "reset")]
+    pair.slots.pop("a").answer([b"head", Slice(files.get(path), 0, 150_000), b"tail"])
+    pair.send()
+    assert not connection.closed
+    connection.on_event(WRITE)
+    assert connection.closed
+    assert transport.closed
+    assert files.get(path).pins == 0
+    pair.ask("now c")
+    assert pair.answers() == ["c"]
+    files.close()
+
+
+@pytest.mark.parametrize("how", [b"", OSError(errno.ECONNRESET, "reset")])
+def test_a_transport_that_ends_while_a_request_comes_ends_its_connection(carried, how):
+    pair, transport, connection = carried
+    transport.comes = [framed(b"now a")[:-1], how]
+    connection.on_event(READ)
+    connection.on_event(READ)
+    assert connection.closed
+    assert pair.handled == []

@@ -25,6 +25,7 @@ class FakeNode:
     def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
         self.port = settings.port or 45678
+        self.ports = {"PLAINTEXT": self.port}
         self.calls: list[tuple[str, str]] = []
         self._stop = threading.Event()
         FakeNode.last = self

@@ -4,12 +4,14 @@ import socket
 import struct
 
 import pytest
+from sessions import asking
 from socket_pair import Pair, framed
 
 from headrace.broker import connection as connection_module
 from headrace.broker import server as server_module
-from headrace.broker.connection import REQUESTS_PER_TURN, Connection
+from headrace.broker.connection import REQUESTS_PER_TURN
 from headrace.net import reactor as reactor_module
+from headrace.net.transport import PlainTransport
 
 
 class Clock:
@@ -33,12 +35,9 @@ class Crowd(Pair):
         self.served = []  # (connection, word), in order
         for _ in range(count - 1):
             ours, theirs = socket.socketpair()
-            ours.setblocking(False)
             theirs.setblocking(False)
             self.clients.append(theirs)
-            self.connections.append(Connection(ours, "127.0.0.1:9", self.server))
-            self.server._connections.add(self.connections[-1])
-            self.server._by_address["127.0.0.1"] += 1
+            self.connections.append(self.server.admit(PlainTransport(ours), asking()))
 
     def dispatch(self, connection, chunk, start, end):
         word = bytes(chunk.view[start:end]).decode()

@@ -3,9 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
+from sessions import asking
 
 from headrace.broker.api import Request
-from headrace.broker.handlers import TABLE, api_versions, load, load_all, metadata
+from headrace.broker.handlers import ADVERTISED, TABLE, api_versions, load, load_all, metadata
 from headrace.core.errors import StorageError
 from headrace.protocol import error_codes as codes
 
@@ -41,7 +42,7 @@ def test_versions_are_those_of_kafka():
 def test_api_versions_tells_what_the_router_serves(node, client, version):
     answer = client.ask(node, API_VERSIONS, version, client_software_name="x", client_software_version="1.0")
     assert answer.error_code == 0
-    assert [(k.api_key, k.min_version, k.max_version) for k in answer.api_keys] == list(node.router.served())
+    assert [(k.api_key, k.min_version, k.max_version) for k in answer.api_keys] == list(ADVERTISED)
 
 
 @pytest.mark.parametrize(("name", "version"), [("-x", "1"), ("x", ""), ("x y", "1"), ("x", "1.")])
@@ -51,7 +52,7 @@ def test_a_client_with_a_bad_name_or_version_is_refused(node, client, name, vers
 
 
 def test_a_version_of_the_future_is_answered_with_the_range_of_this_api(node):
-    answer = api_versions.handle(node, Request(API_VERSIONS, 99, 1, None, None))
+    answer = api_versions.handle(node.parts, Request(API_VERSIONS, 99, 1, asking(), None))
     assert answer == {
         "error_code": codes.UNSUPPORTED_VERSION,
         "api_keys": [{"api_key": API_VERSIONS, "min_version": 0, "max_version": 4}],
@@ -131,9 +132,8 @@ def test_producers_that_cannot_be_served(init, node, monkeypatch):
 
 def test_a_client_is_told_the_address_that_it_came_in_by_when_all_are_listened_on(make_node):
     node = make_node(host="0.0.0.0")
-    socket = SimpleNamespace(getsockname=lambda: ("10.1.2.3", 9092))
-    request = Request(3, 1, 1, None, SimpleNamespace(topics=()), SimpleNamespace(socket=socket))
-    assert b"10.1.2.3" in metadata.handle(node, request)
+    request = Request(3, 1, 1, asking(local_host="10.1.2.3"), SimpleNamespace(topics=()))
+    assert b"10.1.2.3" in metadata.handle(node.parts, request)
 
 
 def test_the_advertised_address_wins(make_node, client):

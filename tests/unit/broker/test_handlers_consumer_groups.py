@@ -4,13 +4,17 @@ import uuid
 from types import SimpleNamespace
 
 import pytest
-from coordinators import give
+from coordinators import give, load_all
+from sessions import asking
 
 from headrace.broker.api import Request
 from headrace.broker.handlers import consumer_group_describe, consumer_group_heartbeat
+from headrace.broker.rights import Rights
+from headrace.broker.steps import finish
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.groups import Groups
 from headrace.coordinator.journal import MemoryJournal
+from headrace.coordinator.placing import partition_for
 from headrace.coordinator.topic_view import TopicTable
 from headrace.core.clock import ManualClock
 from headrace.protocol import error_codes as codes
@@ -33,8 +37,8 @@ def node(topics):
     timer = SimpleNamespace(cancel=lambda: None)
     settings = GroupSettings(consumer_assignment_interval_ms=0)
     groups = Groups(journal, ManualClock(), lambda seconds, callback: timer, settings, topics)
-    groups.load()
-    return SimpleNamespace(groups=groups, journal=journal)
+    load_all(groups, journal.partition_count)
+    return SimpleNamespace(groups=groups, journal=journal, rights=Rights())
 
 
 class Slot:
@@ -52,7 +56,7 @@ def send(node, api, version, **body):
     compile_writer(schema).write(
         sent, {key: value for key, value in body.items() if key in schema.__dataclass_fields__}
     )
-    request = Request(api.key, version, 1, "test", messages.decode_request(api.key, version, bytes(sent), 0))
+    request = Request(api.key, version, 1, asking("test"), messages.decode_request(api.key, version, bytes(sent), 0))
     slot = Slot()
     give(request, slot, api.handle(node, request))
 
@@ -188,7 +192,10 @@ def test_absent_groups_are_described_as_errors(node):
     assert absent.authorized_operations == -(2**31)
 
 
-def test_before_everything_is_loaded_clients_are_told_to_wait(node):
-    node.groups.is_loaded = False
+def test_while_their_partition_is_loaded_clients_are_told_to_wait(node):
+    partition = partition_for("g", node.journal.partition_count)
+    finish(node.groups.unload(partition, 1))
+    assert beat(node).error_code == codes.NOT_COORDINATOR
+    node.groups.load(partition, 2)  # and nothing is read yet
     assert beat(node).error_code == codes.COORDINATOR_LOAD_IN_PROGRESS
     assert describe(node, "g")[0].error_code == codes.COORDINATOR_LOAD_IN_PROGRESS

@@ -3,7 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
-from coordinators import give
+from coordinators import give, load_all
+from sessions import asking
 
 from headrace.broker.api import Request
 from headrace.broker.handlers import (
@@ -15,6 +16,8 @@ from headrace.broker.handlers import (
     list_groups,
     sync_group,
 )
+from headrace.broker.rights import Rights
+from headrace.broker.steps import finish
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.groups import Groups
 from headrace.coordinator.journal import MemoryJournal
@@ -38,15 +41,17 @@ from headrace.protocol.message_writer import compile_writer
 NOT_ASKED = -(2**31)
 
 
-class FakeNode:
-    """Only what these handlers reach for. Timers run when the test says so."""
+class FakeParts:
+    """What these handlers are given. Timers run when the test says so."""
 
     def __init__(self):
+        self.rights = Rights()
         self.clock = ManualClock()
         self.timers = []
         settings = GroupSettings(initial_rebalance_delay_ms=0)
-        self.groups = Groups(MemoryJournal(), self.clock, self._call_later, settings, TopicTable({"orders": 4}))
-        self.groups.load()
+        journal = MemoryJournal()
+        self.groups = Groups(journal, self.clock, self._call_later, settings, TopicTable({"orders": 4}))
+        load_all(self.groups, journal.partition_count)
         self.timers.clear()
 
     def _call_later(self, seconds, callback):
@@ -72,7 +77,7 @@ class Slot:
 
 @pytest.fixture
 def node():
-    return FakeNode()
+    return FakeParts()
 
 
 def send(node, api, version, **body):
@@ -83,8 +88,7 @@ def send(node, api, version, **body):
         sent, {key: value for key, value in body.items() if key in schema.__dataclass_fields__}
     )
     decoded = messages.decode_request(api.key, version, bytes(sent), 0)
-    connection = SimpleNamespace(peer="127.0.0.1:5555")
-    request = Request(api.key, version, 1, "test", decoded, connection)
+    request = Request(api.key, version, 1, asking("test"), decoded)
     slot = Slot()
     give(request, slot, api.handle(node, request))
 
@@ -192,7 +196,7 @@ def test_join_with_very_many_protocols_is_refused(node, version):
 
 def test_first_version_takes_the_session_timeout_for_the_rebalance_timeout(node):
     first = join(node, 0)
-    assert node.groups._table.classic["g"].roster[first.member_id].rebalance_timeout_ms == 10_000
+    assert node.groups.shard("g").table.classic["g"].roster[first.member_id].rebalance_timeout_ms == 10_000
 
 
 def test_join_waits_for_the_other_members(node):
@@ -285,7 +289,8 @@ def test_list(node, version):
 
 
 def test_list_before_the_journal_is_read_is_told_to_wait(node):
-    node.groups.is_loaded = False
+    finish(node.groups.unload(0, 1))
+    node.groups.load(0, 2)  # and it has not begun
     assert ask(node, list_groups.API, 5, states_filter=[], types_filter=[]).error_code == COORDINATOR_LOAD_IN_PROGRESS
 
 

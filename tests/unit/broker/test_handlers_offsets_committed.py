@@ -3,7 +3,8 @@
 import uuid
 
 import pytest
-from coordinators import coordinators
+from coordinators import coordinators, load_all, offsets_of
+from sessions import asking
 
 from headrace.broker.api import Later, Request
 from headrace.broker.handlers import offset_commit, offset_delete, offset_fetch, txn_offset_commit
@@ -96,7 +97,7 @@ def node(node, client, journal, monkeypatch):
     coordinators(node).groups = Groups(
         journal, node.clock, lambda seconds, callback: NoTimer(), GroupSettings(), TopicTable()
     )
-    node.groups.load()
+    load_all(node.parts.groups, journal.partition_count)
     coordinators(node).transactions = FakeTransactions()
     return node
 
@@ -174,8 +175,8 @@ def test_committing_over_all_versions(node, commit, topic_id, version):
     name = topic_id if version >= 10 else "t"
     assert commit(("t", at(0, 5, "m", 3), at(1, 6, None)), version=version) == [(name, 0, 0), (name, 1, 0)]
     epoch = 3 if version >= 6 else -1
-    assert node.groups.offsets.get("g", "t", 0) == CommittedOffset(5, epoch, "m", NOW_MS, -1, topic_id)
-    assert node.groups.offsets.get("g", "t", 1).metadata == ""
+    assert offsets_of(node).get("g", "t", 0) == CommittedOffset(5, epoch, "m", NOW_MS, -1, topic_id)
+    assert offsets_of(node).get("g", "t", 1).metadata == ""
 
 
 @pytest.mark.parametrize("version", range(2, 11))
@@ -199,15 +200,15 @@ def test_the_group_hears_who_commits_and_its_refusal_is_told(node, commit, versi
     coordinators(node).groups = RefusingGroups(codes.ILLEGAL_GENERATION)
     answer = commit(("t", at(0, 1)), version=version, generation=4, member="m", group_instance_id="i")
     assert answer[0][2] == codes.ILLEGAL_GENERATION
-    assert node.groups.asked == ("g", "m", 4, "i" if version >= 7 else None, version)
+    assert node.parts.groups.asked == ("g", "m", 4, "i" if version >= 7 else None, version)
 
 
 @pytest.mark.parametrize("version", range(2, 5))
 def test_an_old_client_may_say_how_long_an_offset_is_kept(node, commit, version):
     commit(("t", at(0, 5)), version=version, retention_time=60_000)
     commit(("t", at(1, 5)), version=version, retention_time=0)
-    assert node.groups.offsets.get("g", "t", 0).expire_timestamp_ms == NOW_MS + 60_000
-    assert node.groups.offsets.get("g", "t", 1).expire_timestamp_ms == NOW_MS
+    assert offsets_of(node).get("g", "t", 0).expire_timestamp_ms == NOW_MS + 60_000
+    assert offsets_of(node).get("g", "t", 1).expire_timestamp_ms == NOW_MS
 
 
 def test_what_a_group_that_is_not_there_answers(commit):
@@ -241,7 +242,7 @@ def test_an_answer_waits_for_the_journal(node, journal, handler, version, fields
     }
     messages.compile_writer(messages._schema(key, version, "request")).write(sent, body)
     decoded = handler.API.read(version, bytes(sent), 0)
-    answer = handler.API.handle(node, Request(key, version, 1, "test", decoded, None))
+    answer = handler.API.handle(node.parts, Request(key, version, 1, asking("test"), decoded))
     assert isinstance(answer, Later)
     assert answer._done is None
     journal.release()
@@ -304,17 +305,17 @@ def test_an_error_of_the_group_stands_where_the_version_has_room_for_it(node, fe
         assert offsets(answer) == {("t", 0): stale, ("nope", 0): stale}
     else:
         assert (answer.error_code, answer.topics) == (codes.STALE_MEMBER_EPOCH, ())
-    assert node.groups.asked == (("g", "m", 4) if version >= 9 else ("g", None, -1))
+    assert node.parts.groups.asked == (("g", "m", 4) if version >= 9 else ("g", None, -1))
 
 
 @pytest.mark.parametrize("version", range(7, 11))
 def test_a_partition_with_an_open_transaction_is_unstable_for_who_asks(node, commit, fetch, topic_id, version):
     commit(("t", at(0, 5)))
-    node.groups.offsets.pend(1, "g", [("t", 0, CommittedOffset(9))])
+    offsets_of(node).pend(1, "g", [("t", 0, CommittedOffset(9))])
     at_0 = (topic_id if version >= 10 else "t", 0)
     assert offsets(fetch((("t", 0),), version)) == {at_0: (5, 0)}
     assert offsets(fetch((("t", 0),), version, stable=True)) == {at_0: (-1, codes.UNSTABLE_OFFSET_COMMIT)}
-    node.groups.offsets.end_transaction(1, True)
+    offsets_of(node).end_transaction(1, True)
     assert offsets(fetch((("t", 0),), version, stable=True)) == {at_0: (9, 0)}
 
 
@@ -344,7 +345,7 @@ def test_deleting_offsets(node, commit, delete):
     commit(("t", at(0, 5), at(1, 6)))
     unknown = codes.UNKNOWN_TOPIC_OR_PARTITION
     assert delete(("t", 0, 9), ("nope", 0)) == (0, [("t", 9, unknown), ("t", 0, 0), ("nope", 0, unknown)])
-    assert node.groups.offsets.all("g").keys() == {("t", 1)}
+    assert offsets_of(node).all("g").keys() == {("t", 1)}
     assert delete(("t", 0)) == (0, [("t", 0, 0)])
     assert delete() == (0, [])
 
@@ -373,12 +374,12 @@ def commit_in_transaction(node, client):
 @pytest.mark.parametrize("version", range(6))
 def test_offsets_of_a_transaction_count_when_it_is_committed(node, commit_in_transaction, version):
     assert commit_in_transaction(("t", at(0, 5, "m", 3)), version=version) == [("t", 0, 0)]
-    assert node.groups.offsets.get("g", "t", 0) is None
+    assert offsets_of(node).get("g", "t", 0) is None
     place = partition_for("g", 50)
-    node.groups.transaction_ended(7, place, True)
+    node.parts.groups.transaction_ended(7, place, True)
     expected = CommittedOffset(5, 3 if version >= 2 else -1, "m", NOW_MS)
-    assert node.groups.offsets.get("g", "t", 0) == expected
-    verified, added = node.transactions.verified, node.transactions.added
+    assert offsets_of(node).get("g", "t", 0) == expected
+    verified, added = node.parts.transactions.verified, node.parts.transactions.added
     if version >= 5:
         assert (verified, added) == ([], [("x", 7, 1, (OFFSETS_TOPIC, place))])
     else:
@@ -387,15 +388,15 @@ def test_offsets_of_a_transaction_count_when_it_is_committed(node, commit_in_tra
 
 @pytest.mark.parametrize("version", range(6))
 def test_a_transaction_that_does_not_take_them(node, commit_in_transaction, version):
-    node.transactions.code = codes.TRANSACTION_ABORTABLE
+    node.parts.transactions.code = codes.TRANSACTION_ABORTABLE
     told_code = codes.TRANSACTION_ABORTABLE if version >= 4 else codes.INVALID_TXN_STATE
     answer = commit_in_transaction(("t", at(0, 5), at(9, 1)), version=version)
     assert answer == [("t", 9, codes.UNKNOWN_TOPIC_OR_PARTITION), ("t", 0, told_code)]
-    node.transactions.code = codes.PRODUCER_FENCED
+    node.parts.transactions.code = codes.PRODUCER_FENCED
     assert commit_in_transaction(("t", at(0, 5)), version=version) == [("t", 0, codes.INVALID_PRODUCER_EPOCH)]
-    node.transactions.code = codes.INVALID_PRODUCER_ID_MAPPING
+    node.parts.transactions.code = codes.INVALID_PRODUCER_ID_MAPPING
     assert commit_in_transaction(("t", at(0, 5)), version=version)[0][2] == codes.INVALID_PRODUCER_ID_MAPPING
-    assert node.groups.offsets.group_ids() == set()
+    assert offsets_of(node).group_ids() == set()
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -403,7 +404,7 @@ def test_the_group_hears_who_commits_in_a_transaction(node, commit_in_transactio
     coordinators(node).groups = RefusingGroups(codes.ILLEGAL_GENERATION)
     answer = commit_in_transaction(("t", at(0, 1)), version=version, generation=4, member="m", instance="i")
     assert answer == [("t", 0, codes.ILLEGAL_GENERATION)]
-    assert node.groups.asked == (("g", "m", 4, "i", version) if version >= 3 else ("g", "", -1, None, version))
+    assert node.parts.groups.asked == (("g", "m", 4, "i", version) if version >= 3 else ("g", "", -1, None, version))
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -418,4 +419,4 @@ def test_a_transaction_must_name_a_group_and_known_topics(node, commit_in_transa
     unknown, invalid = codes.UNKNOWN_TOPIC_OR_PARTITION, codes.INVALID_GROUP_ID
     assert commit_in_transaction(*parts, group="") == [("nope", 0, unknown), ("t", 0, invalid), ("t", 1, invalid)]
     assert commit_in_transaction(("nope", at(0, 1))) == [("nope", 0, unknown)]
-    assert node.transactions.added == []
+    assert node.parts.transactions.added == []

@@ -1,7 +1,10 @@
 """InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn and what shows transactions, as clients see them."""
 
+from types import SimpleNamespace
+
 import pytest
-from coordinators import coordinators
+from coordinators import coordinators, load_all
+from sessions import asking
 
 from headrace.broker.api import Later, Request
 from headrace.broker.handlers import (
@@ -52,10 +55,10 @@ class Client:
             lambda seconds, callback: None,
             TransactionSettings(),
             node.producer_ids.next,
-            lambda *marker: marker[-1](None),
+            SimpleNamespace(write=lambda end, partitions, done: done(None)),
             lambda group_id: partition_for(group_id, 50),
         )
-        node.transactions.load()
+        load_all(node.parts.transactions, 4)
 
     def ask(self, key, version=None, **body):
         """Through bytes there and back."""
@@ -64,7 +67,7 @@ class Client:
         sent = bytearray()
         compile_writer(messages._schema(key, version, "request")).write(sent, body)
         decoded = messages.decode_request(key, version, bytes(sent), 0)
-        answer = api.handle(self.node, Request(key, version, 1, "test", decoded, None))
+        answer = api.handle(self.node.parts, Request(key, version, 1, asking("test"), decoded))
         if isinstance(answer, Steps):
             answer = finish(answer.body)
         if isinstance(answer, Later):
@@ -344,16 +347,16 @@ def test_produce_answers_in_codes_that_its_version_knows(code, version, answered
 
 
 def test_no_more_transactional_ids_are_remembered_than_the_bound(txn):
-    txn.node.transactions.settings = TransactionSettings(ids_max=2)
+    txn.node.parts.transactions.settings = TransactionSettings(ids_max=2)
     assert [txn.init(name).error_code for name in ("a", "b", "c", "a")] == [0, 0, 44, 0]
 
 
 def test_transactions_that_may_have_timed_out_are_looked_at_in_slices(txn, monkeypatch):
     later = []
     monkeypatch.setattr(transactions_module, "IDS_PER_TURN", 2)
-    monkeypatch.setattr(txn.node.transactions, "_call_later", lambda seconds, work: later.append(work))
+    monkeypatch.setattr(txn.node.parts.transactions, "_call_later", lambda seconds, work: later.append(work))
     looked = []
-    txn.node.transactions._in_slices([1, 2, 3, 4, 5], looked.append)
+    txn.node.parts.transactions._in_slices([1, 2, 3, 4, 5], looked.append)
     while later:
         later.pop()()
     assert looked == [[1, 2], [3, 4], [5]]

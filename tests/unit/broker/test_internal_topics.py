@@ -57,12 +57,18 @@ def end_turn(node):
     node.reactor.run_pending()
 
 
-@pytest.mark.parametrize("partitions", [1, 7])
-def test_a_topic_made_by_a_client_in_the_same_turn_makes_the_producer_ask_again(node, client, partitions):
-    refused = init(node)
-    assert client.create(node, TRANSACTIONS_TOPIC, partitions).error_code == codes.NONE
+def test_whoever_asks_a_coordinator_first_makes_its_topic(node, client):
+    taken = init(node)
+    assert client.create(node, TRANSACTIONS_TOPIC, 7).error_code == codes.TOPIC_ALREADY_EXISTS
     end_turn(node)
-    assert [answer["error_code"] for answer in refused] == [codes.COORDINATOR_NOT_AVAILABLE]
+    assert [answer["error_code"] for answer in taken] == [codes.NONE]
+    written = [each.led.end_offset for each in node.topics.get(TRANSACTIONS_TOPIC).partitions]
+    assert [index for index, end in enumerate(written) if end] == [partition_for("shop", 50)]
+
+
+@pytest.mark.parametrize("partitions", [1, 7])
+def test_an_id_follows_the_partitions_of_a_topic_that_a_client_made(node, client, partitions):
+    assert client.create(node, TRANSACTIONS_TOPIC, partitions).error_code == codes.NONE
     taken = init(node)
     end_turn(node)
     assert [answer["error_code"] for answer in taken] == [codes.NONE]
@@ -82,4 +88,4 @@ def test_a_group_follows_the_partitions_of_a_topic_that_a_client_made(node, clie
     end_turn(node)
     assert committed == [[codes.NONE]]
     groups.transaction_ended(7, 0, True)
-    assert groups.offsets.get("shop", "orders", 0).offset == 5
+    assert groups.shard("shop").table.offsets.get("shop", "orders", 0).offset == 5

@@ -186,7 +186,7 @@ def test_damage_below_the_recovery_point_of_a_killed_broker_costs_other_groups_n
         end_turn(used)
     log = used.topics.partition(OFFSETS_TOPIC, partition_for(HIT, COUNT)).led
     log.checkpoint()
-    log.flushed_offset = log.mark = log.end_offset
+    log.flushed_offset = log.spilled_offset = log.end_offset
     used.store.save_checkpoints()
     assert log.recovery_point == log.end_offset
     used.abandon()

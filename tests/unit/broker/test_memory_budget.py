@@ -5,11 +5,12 @@ import struct
 from contextlib import suppress
 
 import pytest
+from sessions import asking
 from socket_pair import Pair, framed
 
 from headrace.broker import connection as connection_module
-from headrace.broker.connection import Connection
 from headrace.net.reactor import READ
+from headrace.net.transport import PlainTransport
 
 MB = 1 << 20
 FRAME_BYTES = 3 * MB
@@ -24,12 +25,9 @@ class Crowd(Pair):
 
     def join(self):
         ours, theirs = socket.socketpair()
-        ours.setblocking(False)
         theirs.setblocking(False)
         self.clients.append(theirs)
-        self.connections.append(Connection(ours, "127.0.0.1:9", self.server))
-        self.server._connections.add(self.connections[-1])
-        self.server._by_address["127.0.0.1"] += 1
+        self.connections.append(self.server.admit(PlainTransport(ours), asking()))
         return len(self.clients) - 1
 
     def push(self, at, data):

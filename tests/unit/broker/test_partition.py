@@ -2,6 +2,7 @@
 
 import uuid
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -39,7 +40,7 @@ def code(partition, epoch=-1):
 
 
 def test_a_leader_gives_its_log_to_those_who_know_its_epoch(partition):
-    assert (partition.role, partition.online) == (LEADER, True)
+    assert (partition.role, partition.led is partition.local) == (LEADER, True)
     assert partition.log_for() is partition.log_for(3) is partition.local
     assert (code(partition, 2), code(partition, 4)) == (codes.FENCED_LEADER_EPOCH, codes.UNKNOWN_LEADER_EPOCH)
 
@@ -63,6 +64,19 @@ def test_a_lost_directory_is_a_storage_error_whatever_the_epoch(partition):
     assert code(partition) == code(partition, 2) == codes.KAFKA_STORAGE_ERROR
     partition.lead(6, (0,))
     assert partition.role == OFFLINE
+
+
+@pytest.mark.parametrize("leave", [lambda it: it.go_offline(), lambda it: it.go_elsewhere(6, (9,))])
+def test_a_log_that_is_given_up_tells_its_partition_nothing_more(partition, leave):
+    given_up, waiting = partition.local, Mock()
+    partition.await_growth(waiting)
+    assert len(given_up.on_high_watermark) == 1
+    leave(partition)
+    assert given_up.on_high_watermark == []
+    assert waiting.wake.call_count == 1, "who waits learns that it is gone"
+    leave(partition)
+    partition.attach(Log())
+    assert len(partition.local.on_high_watermark) == 1
 
 
 def test_a_partition_that_other_brokers_have_is_not_led_here():

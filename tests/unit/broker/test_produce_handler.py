@@ -4,9 +4,10 @@ import socket
 import struct
 
 import pytest
+from sessions import asking
 
-from headrace.broker.connection import Connection
 from headrace.broker.handlers import produce_slowly
+from headrace.net.transport import PlainTransport
 from headrace.protocol import error_codes
 from headrace.protocol.framing import Chunk
 from headrace.protocol.records import Record, build_batch, recompress
@@ -20,11 +21,8 @@ class Client:
     def __init__(self, node):
         self.node = node
         ours, self.socket = socket.socketpair()
-        ours.setblocking(False)
         self.socket.setblocking(False)
-        self.connection = Connection(ours, "127.0.0.1:9", node.server)
-        node.server._connections.add(self.connection)
-        node.server._by_address["127.0.0.1"] += 1
+        self.connection = node.server.admit(PlainTransport(ours), asking())
         self.chunk = None
 
     def produce(self, *parts, acks=-1):

@@ -190,7 +190,7 @@ def test_those_who_wait_for_a_log_that_goes_offline_are_told(purgatory):
     partition = made()
     fetch = Fetch(purgatory, [partition])
     partition.go_offline()
-    assert not partition.online
+    assert partition.led is None
     assert partition.leader_epoch == 3
     purgatory.end_of_turn()
     assert fetch.attempts == [False]

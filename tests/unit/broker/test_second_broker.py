@@ -3,9 +3,17 @@
 import uuid
 
 import pytest
+from coordinators import offsets_of
 
 from headrace.broker.partition import ELSEWHERE, FOLLOWER, LEADER, OFFLINE
+from headrace.broker.shard_work import RECORDS_PER_TURN
 from headrace.broker.steps import finish
+from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from headrace.coordinator.classic.members import JoinProtocol, JoinRequest
+from headrace.coordinator.group_records import CommittedOffset
+from headrace.coordinator.placing import partition_for
+from headrace.coordinator.transactions.markers import TransactionEnd
+from headrace.core.listeners import ListenerAddress
 from headrace.protocol import error_codes as codes
 from headrace.replication.image import BrokerImage, Endpoint, ImageDelta, PartitionImage, TopicImage
 
@@ -93,6 +101,15 @@ def test_a_leader_without_the_clients_listener_is_said_to_be_so(pair, client, ot
     assert [(each.error_code, each.leader_id) for each in answer.topics[0].partitions[:2]] == [(0, 1), (code, -1)]
 
 
+def test_a_listener_that_is_not_advertised_has_no_broker_to_tell_of(make_node, client):
+    listeners = (ListenerAddress("INSIDE", "127.0.0.1", 0), ListenerAddress("PLAINTEXT", "127.0.0.1", 0))
+    node = make_node(listeners=listeners, advertised_listeners=(ListenerAddress("INSIDE", "inside", 5),))
+    client.create(node, "t")
+    answer = metadata(client, node)  # on PLAINTEXT
+    assert answer.brokers == ()
+    assert [each.error_code for each in answer.topics[0].partitions] == [codes.LISTENER_NOT_FOUND]
+
+
 def test_the_controller_and_the_brokers_are_described(pair, client):
     pair.cluster.apply(ImageDelta(controller_id=OTHER))
     answer = client.ask(
@@ -146,7 +163,7 @@ def test_a_replica_in_a_failed_directory_is_offline_and_other_replicas_are_not(p
     assert theirs.role == FOLLOWER
 
 
-def test_a_manual_assignment_may_name_each_broker_that_is_there(pair, client):
+def test_a_manual_assignment_may_not_name_a_broker_that_the_controller_cannot_give_it_to(pair, client):
     def asked(*ids):
         topic = {
             "name": "new",
@@ -158,9 +175,234 @@ def test_a_manual_assignment_may_name_each_broker_that_is_there(pair, client):
         answer = client.ask(pair, CREATE, topics=[topic], timeout=1000, validate_only=True).topics[0]
         return answer.error_code, answer.error_message
 
-    assert asked(OTHER)[0] == codes.NONE
+    assert asked(1) == (codes.NONE, None)
+    for ids in ((OTHER,), (1, OTHER)):
+        code, message = asked(*ids)
+        assert code == codes.INVALID_REPLICA_ASSIGNMENT
+        assert f"broker {OTHER}" in message
+        assert "assign each of them to broker 1 alone" in message
     assert asked(3)[0] == codes.INVALID_REPLICA_ASSIGNMENT
     assert asked(1, 1) == (
         codes.INVALID_REPLICA_ASSIGNMENT,
         "The manual partition assignment includes the broker 1 more than once.",
     )
+
+
+# ── coordinators ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+COUNT = 50  # partitions of an internal topic
+MOVED, STAYS = "shop", "audit"  # groups and transactional ids in partitions of their own
+MANY = 4 * RECORDS_PER_TURN  # offsets that cannot be loaded within one turn
+
+
+def place(node, name, key, leader, epoch):
+    """The partition of an internal topic that has this key is led by another broker from now on."""
+    topic = node.cluster.image.topics[name]
+    partitions = list(topic.partitions)
+    index = partition_for(key, COUNT)
+    partitions[index] = PartitionImage(replicas=(1, OTHER), leader=leader, leader_epoch=epoch, isr=(leader,))
+    changed = TopicImage(name=name, id=topic.id, partitions=tuple(partitions), overrides=topic.overrides)
+    node.cluster.apply(ImageDelta(topics={name: changed}))
+    finish(node.topics.reconcile(node.cluster.image))
+
+
+def end_turn(node):
+    node.reactor.run_soon()
+    node._end_of_turn()
+    node.reactor.run_pending()
+
+
+def commit(node, group_id, offset, count=1):
+    told = []
+    entries = [("orders", each, CommittedOffset(offset, commit_timestamp_ms=1)) for each in range(count)]
+    node.groups.commit_offsets(group_id, "", -1, None, entries, told.append, version=9)
+    end_turn(node)
+    return set(told[0])
+
+
+def committed(node, group_id):
+    """The offset, or the error."""
+    answer = finish(node.groups.fetch_offsets(group_id, None, -1, [("orders", [0])], False))
+    if answer["error_code"]:
+        return "error", answer["error_code"]
+    return answer["topics"][0]["partitions"][0]["committed_offset"]
+
+
+def wait_until(node, found, *, turns=100):
+    for _ in range(turns):
+        if found():
+            return
+        end_turn(node)
+    raise AssertionError(f"not within {turns} turns")
+
+
+def test_groups_go_with_their_partition_to_another_broker_and_come_back_with_their_offsets(pair):
+    assert commit(pair, MOVED, 5, MANY) == commit(pair, STAYS, 6) == {codes.NONE}
+    place(pair, OFFSETS_TOPIC, MOVED, OTHER, 1)
+    assert (committed(pair, MOVED), committed(pair, STAYS)) == (("error", codes.NOT_COORDINATOR), 6)
+    assert commit(pair, MOVED, 9) == {codes.NOT_COORDINATOR}
+    assert pair.groups.heartbeat(MOVED, "m", 1, None) == codes.NOT_COORDINATOR
+    assert pair.groups.describe([MOVED])[0]["error_code"] == codes.NOT_COORDINATOR
+    end_turn(pair)
+    place(pair, OFFSETS_TOPIC, MOVED, 1, 2)
+    assert committed(pair, MOVED) == ("error", codes.COORDINATOR_LOAD_IN_PROGRESS)
+    assert pair.groups.heartbeat(MOVED, "m", 1, None) == codes.NONE, "it will ask again"
+    assert not pair.groups.is_loaded
+    assert (committed(pair, STAYS), commit(pair, STAYS, 7)) == (6, {codes.NONE})
+    wait_until(pair, lambda: pair.groups.is_loaded)
+    assert (committed(pair, MOVED), committed(pair, STAYS)) == (5, 7)
+    assert len(offsets_of(pair, MOVED).partitions(MOVED)) == MANY
+    assert commit(pair, MOVED, 8) == {codes.NONE}
+
+
+def test_a_load_that_is_overtaken_leaves_nothing_behind(pair):
+    commit(pair, MOVED, 5, MANY)
+    place(pair, OFFSETS_TOPIC, MOVED, OTHER, 1)
+    place(pair, OFFSETS_TOPIC, MOVED, 1, 2)
+    assert not pair.groups.is_loaded
+    place(pair, OFFSETS_TOPIC, MOVED, OTHER, 3)
+    for _ in range(20):
+        end_turn(pair)
+    assert committed(pair, MOVED) == ("error", codes.NOT_COORDINATOR)
+    assert finish(pair.groups.list()) == []
+
+
+def test_stale_news_of_a_leader_changes_nothing(pair):
+    commit(pair, MOVED, 5)
+    place(pair, OFFSETS_TOPIC, MOVED, OTHER, 4)
+    pair.coordination.groups.load(partition_for(MOVED, COUNT), 3)
+    assert committed(pair, MOVED) == ("error", codes.NOT_COORDINATOR)
+
+
+def test_a_newer_epoch_of_its_own_interrupts_nobody(pair):
+    commit(pair, MOVED, 5)
+    shard = pair.groups.shard(MOVED)
+    place(pair, OFFSETS_TOPIC, MOVED, 1, 4)
+    assert (pair.groups.shard(MOVED), shard.epoch, committed(pair, MOVED)) == (shard, 4, 5)
+
+
+def test_who_waits_in_a_group_that_goes_away_is_told_to_look_for_it(pair):
+    request = JoinRequest(
+        group_id=MOVED,
+        member_id="",
+        client_id="c",
+        client_host="/127.0.0.1",
+        protocols=(JoinProtocol("range", b""),),
+        fresh_id="1",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+        must_know_member_id=False,
+    )
+    told, offsets = [], []
+    pair.groups.join(request, told.append)
+    end_turn(pair)
+    entries = [("orders", 0, CommittedOffset(5, commit_timestamp_ms=1))]
+    pair.groups.commit_offsets(MOVED, "", -1, None, entries, offsets.append, version=9)
+    assert told == []
+    place(pair, OFFSETS_TOPIC, MOVED, OTHER, 1)
+    end_turn(pair)
+    assert [answer["error_code"] for answer in told] == [codes.NOT_COORDINATOR]
+    assert len(offsets) == 1
+    assert pair.groups.metadata_bytes() == 0
+    log = pair.topics.partition(OFFSETS_TOPIC, partition_for(MOVED, COUNT)).local
+    end_offset = log.end_offset
+    pair.clock.advance(600_000)
+    pair.reactor.advance(600)
+    pair.reactor._run_timers()
+    end_turn(pair)
+    assert (len(told), log.end_offset) == (1, end_offset), "no timer of the group is left"
+
+
+def test_offsets_whose_write_has_not_begun_stay_out_of_a_log_that_others_lead(pair):
+    assert commit(pair, MOVED, 5) == {codes.NONE}
+    told, entries = [], [("orders", 0, CommittedOffset(6, commit_timestamp_ms=1))]
+    pair.groups.commit_offsets(MOVED, "", -1, None, entries, told.append, version=9)
+    place(pair, OFFSETS_TOPIC, MOVED, OTHER, 1)
+    place(pair, OFFSETS_TOPIC, MOVED, 1, 2)  # in the same turn
+    end_turn(pair)
+    assert told == [[codes.NOT_COORDINATOR]]
+    wait_until(pair, lambda: pair.groups.is_loaded)
+    assert committed(pair, MOVED) == 5
+
+
+def test_an_internal_topic_that_is_deleted_takes_its_groups_along_and_may_be_made_again(pair):
+    commit(pair, MOVED, 5)
+    shard = pair.groups.shard(MOVED)
+    pair.controller.delete(OFFSETS_TOPIC)
+    assert shard.table.is_closed
+    assert committed(pair, MOVED) == -1, "whoever asks makes the next one"
+    assert commit(pair, MOVED, 6) == {codes.NONE}
+
+
+def test_offsets_of_a_topic_that_is_deleted_while_its_groups_are_loaded_are_forgotten(pair):
+    commit(pair, MOVED, 5, MANY)
+    place(pair, OFFSETS_TOPIC, MOVED, OTHER, 1)
+    place(pair, OFFSETS_TOPIC, MOVED, 1, 2)
+    done = []
+    finish(pair.coordination.topics_deleted({"orders"}, done.append))
+    assert done == []
+    wait_until(pair, lambda: done)
+    assert done == [None]
+    assert committed(pair, MOVED) == -1
+
+
+def test_a_prepared_commit_is_resumed_by_whoever_takes_over_its_id(pair):
+    transactions, given, told = pair.transactions, [], []
+    for name in (MOVED, STAYS):
+        transactions.init_producer_id(name, 60_000, None, given.append)
+    end_turn(pair)
+    producer = given[0]["producer_id"], given[0]["producer_epoch"]
+    transactions.add_partitions(MOVED, *producer, [("orders", 1)], 0, told.append)  # which the other broker leads
+    end_turn(pair)
+    transactions.end(MOVED, *producer, True, 0, told.append)
+    end_turn(pair)
+    assert told == [codes.NONE, {"error_code": codes.NONE}]
+    assert state(transactions, MOVED) == "PrepareCommit"
+    place(pair, TRANSACTIONS_TOPIC, MOVED, OTHER, 6)
+    assert state(transactions, MOVED) == codes.NOT_COORDINATOR
+    assert transactions.verify(MOVED, *producer, "orders", 1) == codes.NOT_COORDINATOR
+    assert state(transactions, STAYS) == "Empty"
+    apply_partition(pair, 1, replicas=(OTHER, 1), leader=1, leader_epoch=9, isr=(1,))
+    log = pair.topics.partition("orders", 1).led
+    pass_seconds(pair, 1)
+    assert log.end_offset == 0, "nothing comes from the one that was deposed"
+    place(pair, TRANSACTIONS_TOPIC, MOVED, 1, 7)
+    wait_until(pair, lambda: state(transactions, MOVED) == "CompleteCommit")
+    assert (log.end_offset, log.producers.get(producer[0]).coordinator_epoch) == (1, 7)
+    deposed = []
+    pair.coordination.write_marker(TransactionEnd(*producer, 6, False), "orders", 1, deposed.append)
+    end_turn(pair)
+    assert [error.code for error in deposed] == [codes.TRANSACTION_COORDINATOR_FENCED]
+    assert log.end_offset == 1
+
+
+def test_who_waits_for_a_transaction_that_goes_away_is_told_to_look_for_it(pair):
+    transactions, given, told = pair.transactions, [], []
+    transactions.init_producer_id(MOVED, 60_000, None, given.append)
+    end_turn(pair)
+    producer = given[0]["producer_id"], given[0]["producer_epoch"]
+    transactions.add_partitions(MOVED, *producer, [("orders", 1)], 0, told.append)
+    end_turn(pair)
+    transactions.end(MOVED, *producer, True, 0, told.append)
+    end_turn(pair)
+    transactions.add_partitions(MOVED, *producer, [("orders", 0)], 0, told.append)  # waits for the markers
+    transactions.init_producer_id(STAYS, 60_000, None, given.append)
+    assert len(told) == 2
+    place(pair, TRANSACTIONS_TOPIC, MOVED, OTHER, 6)
+    end_turn(pair)
+    assert told[2:] == [codes.NOT_COORDINATOR]
+    assert given[1]["error_code"] == codes.NONE
+    pass_seconds(pair, 1)
+    assert len(told) == 3
+
+
+def state(transactions, name):
+    described = transactions.describe([name])[0]
+    return described["error_code"] or described["transaction_state"]
+
+
+def pass_seconds(node, seconds):
+    node.clock.advance(seconds * 1000)
+    node.reactor.advance(seconds)
+    node.reactor._run_timers()
+    end_turn(node)

@@ -7,15 +7,16 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+from sessions import asking
 from socket_pair import framed
 from waits import eventually
 
-from headrace.broker import connection as connection_module
 from headrace.broker import router, steps
 from headrace.broker.api import Request
 from headrace.broker.handlers import create_topics, load
 from headrace.broker.steps import InSteps, Steps, finish, is_long, stepped, writing
 from headrace.core.errors import PeerError
+from headrace.net.transport import PlainTransport
 from headrace.protocol import error_codes, messages
 from headrace.protocol.framing import Chunk
 from headrace.protocol.message_reader import Meter
@@ -60,9 +61,9 @@ def begin(soon):
     connection = Connection()
 
     def begin(work, **how):
-        request = Request(16, 0, 7, None, None, None)
-        node = SimpleNamespace(reactor=SimpleNamespace(call_soon=soon.append))
-        InSteps(node, connection, request, writing(request, work), **how).begin()
+        request = Request(16, 0, 7, asking(), None)
+        router = SimpleNamespace(reactor=SimpleNamespace(call_soon=soon.append))
+        InSteps(router, connection, request, writing(request, work), **how).begin()
         return connection
 
     return begin
@@ -130,15 +131,12 @@ class Long:
         self.handled = []
         monkeypatch.setattr(router, "load", self.load)
         ours, self.client = socket.socketpair()
-        ours.setblocking(False)
-        self.node, self.connection = node, connection_module.Connection(ours, "127.0.0.1:9", node.server)
-        node.server._connections.add(self.connection)
-        node.server._by_address["127.0.0.1"] += 1
+        self.node, self.connection = node, node.server.admit(PlainTransport(ours), asking())
 
     def load(self, key):
         return dataclasses.replace(load(key), handle=self.handle)
 
-    def handle(self, node, request):
+    def handle(self, parts, request):
         self.handled.append(len(request.body.topics))
         if self.handled[-1] == 999:
             raise ValueError("a bad one")
@@ -355,8 +353,8 @@ def test_settings_that_change_while_logs_are_made_hold_for_all_of_them(node, cha
 @pytest.mark.parametrize("key", [3, 35])
 def test_a_topic_of_many_partitions_is_told_of_in_steps(node, key):
     node.controller.create("orders", 250, {})
-    request = Request(key, 4, 1, None, SimpleNamespace(topics=None), None)
-    answer = load(key).handle(node, request)
+    request = Request(key, 4, 1, asking(), SimpleNamespace(topics=None))
+    answer = load(key).handle(node.parts, request)
     assert isinstance(answer, Steps)
     next(answer.body)
     next(answer.body)
@@ -381,7 +379,7 @@ def test_a_topic_that_two_requests_make_at_once_is_made_by_one_of_them(node, cli
         timeout=timedelta(seconds=1),
         validate_only=False,
     )
-    making = create_topics.API.handle(node, Request(19, 7, 1, None, body, None)).body
+    making = create_topics.API.handle(node.parts, Request(19, 7, 1, asking(), body)).body
     for _ in range(steps_before):
         next(making, None)
     other = client.create(node, "t9")

@@ -1,5 +1,6 @@
 """A topic whose deletion was noted never comes back, wherever a kill or a stop ends it; before that it is whole."""
 
+import gc
 import random
 import shutil
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from headrace.broker.steps import finish
 from headrace.coordinator.group_records import CommittedOffset
 from headrace.core.errors import PeerError
 from headrace.core.files import Disk
+from headrace.log.partition_log import PartitionLog
 from headrace.protocol import error_codes
 from headrace.protocol.records import build_plain_batch
 
@@ -230,3 +232,27 @@ def test_the_only_topic_does_not_come_back_when_a_loss_of_power_undoes_the_renam
     again = make_node()
     assert again.topics.get("orders") is None
     assert [path.name.rpartition("-")[2] for path in data.glob("orders-0*")] == ["stray"]
+
+
+@pytest.mark.parametrize("is_under_way", [False, True])
+def test_a_deleted_log_is_not_left_to_the_collector(make_node, is_under_way):
+    """It goes through all that is old, which takes long, and therefore seldom."""
+    node = make_node()
+    batch = build_plain_batch([(b"k", b"v")], 1)
+    gc.collect()
+    gc.disable()
+    try:
+        for name in ("one", "two"):
+            node.controller.create(name, 3, {})
+            log = node.topics.get(name).partitions[0].led
+            for _ in range(2):
+                log.appender.stage(memoryview(bytearray(batch)), 0, len(batch), node.clock.now_ms(), NOBODY)
+                if not is_under_way:
+                    end_turn(node)
+            if not is_under_way:
+                assert log.read(0, 1 << 20, whole_first=True, copy=True, end=log.high_watermark) is not None
+            del log
+            delete(node, [name])
+        assert [each.name for each in gc.get_objects() if isinstance(each, PartitionLog)] == []
+    finally:
+        gc.enable()

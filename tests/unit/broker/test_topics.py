@@ -226,7 +226,7 @@ def test_a_crash_between_catalog_and_logs_is_made_good_at_the_next_start(make_no
     path = node.store.find("orders", 1).path
     node.close()
     shutil.rmtree(path)
-    assert all(partition.online for partition in make_node().topics.get("orders").partitions)
+    assert all(partition.led is not None for partition in make_node().topics.get("orders").partitions)
 
 
 def test_partitions_of_a_directory_that_is_away_are_offline_and_not_made_anew(make_node, tmp_path):
@@ -238,11 +238,12 @@ def test_partitions_of_a_directory_that_is_away_are_offline_and_not_made_anew(ma
     with open(directories[1], "w"):  # a file where the directory should be
         pass
     node = make_node(log_dirs=directories)
-    assert sum(partition.online for partition in node.topics.get("orders").partitions) == 2
+    assert sum(partition.led is not None for partition in node.topics.get("orders").partitions) == 2
     node.close()
     os.unlink(directories[1])
     os.rename(directories[1] + ".away", directories[1])
-    assert all(partition.online for partition in make_node(log_dirs=directories).topics.get("orders").partitions)
+    again = make_node(log_dirs=directories)
+    assert all(partition.led is not None for partition in again.topics.get("orders").partitions)
 
 
 def test_logs_of_a_topic_deleted_while_their_directory_was_away_are_set_aside(make_node, tmp_path):

@@ -24,8 +24,10 @@ class FakeNode:
     def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
         self.port = settings.port or 45678
+        self.ports = {"PLAINTEXT": self.port}
         self.metrics_port = settings.metrics_port
         self.calls: list[str] = []
+        self.switch_interval_s = 0.0
         self._stopped = threading.Event()
         FakeNode.made.append(self)
 
@@ -36,6 +38,7 @@ class FakeNode:
 
     def run(self) -> None:
         self.calls.append("run")
+        self.switch_interval_s = sys.getswitchinterval()
         if self.run_error:
             raise self.run_error
 
@@ -61,9 +64,10 @@ def fake_node(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeNode]]:
         monkeypatch.delenv(name, raising=False)
     root = logging.getLogger("headrace")
     before = (list(root.handlers), root.level, root.propagate)
-    threshold = gc.get_threshold()
+    threshold, interval_s = gc.get_threshold(), sys.getswitchinterval()
     yield FakeNode
-    # What a broker does to the collector is for a process of its own; here DuckDB would be told that it leaks.
+    # What a broker does to its process is for one of its own; here DuckDB would be told that it leaks.
+    sys.setswitchinterval(interval_s)
     gc.unfreeze()
     gc.set_threshold(*threshold)
     root.handlers[:], _, root.propagate = before

@@ -1,8 +1,10 @@
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.main import headrace
+from headrace.cli.running import SWITCH_INTERVAL_S
 
 
 def run(*arguments: str) -> Result:
@@ -59,3 +61,10 @@ def test_a_file_in_latin_1_is_read_as_java_does(fake_node, tmp_path: Path) -> No
     file.write_bytes(b"broker.rack=caf\xe9")
     run(str(file))
     assert fake_node.made[0].settings.broker_rack == "café"
+
+
+def test_a_thread_that_computes_gives_way_to_the_loop_soon(fake_node, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("")
+    run(str(file))
+    assert fake_node.made[0].switch_interval_s == pytest.approx(SWITCH_INTERVAL_S)

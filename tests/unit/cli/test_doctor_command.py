@@ -49,7 +49,7 @@ def test_there_is_a_line_for_each_check() -> None:
     assert {line[:4].strip() for line in lines} <= {"ok", "warn", "fail"}
 
 
-def test_a_torn_jar_fails_with_the_command_that_mends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torn_jar_fails_with_the_command_that_fixes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path))
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / lock().jars[0].file_name).write_bytes(b"torn")

@@ -69,7 +69,7 @@ def test_records_carry_key_headers_and_time(tmp_path: Path) -> None:
         (b'{"value": 1, "headers": []}', None),
         (b'{"value": 1, "headers": [1]}', "headers must be an object"),
         (b'{"value": 1, "timestamp": "now"}', "timestamp and partition numbers"),
-        (b'{"value_base64": "?"}', "base64 is wanted"),
+        (b'{"value_base64": "?"}', "base64 is expected"),
     ],
 )
 def test_what_is_no_record_is_named_with_its_line(line: bytes, said: str | None, tmp_path: Path) -> None:

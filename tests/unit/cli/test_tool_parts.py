@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli.bench.percentiles import percentile, summary
-from headrace.cli.group.watch import Row, changes, left_text, rows_of
-from headrace.cli.lazy_group import LazyGroup, Place
+from headrace.cli.group.watch import LagRow, changes, left_text, rows_of
+from headrace.cli.lazy_group import CommandEntry, LazyGroup
 from headrace.cli.main import COMMANDS, headrace
 from headrace.cli.names import missing_name
 from headrace.cli.progress import Progress, bar
@@ -67,18 +67,18 @@ def test_the_lag_view_sums_by_topic_and_leaves_out_what_is_unknown() -> None:
     found = {
         "g": [position("a", 0, 5, 10), position("a", 1, 10, 10), position("a", 2, None, 7), position("b", 0, 0, 1)]
     }
-    assert rows_of(found) == [Row("g", "a", 2, 5, 15, 20), Row("g", "b", 1, 1, 0, 1)]
+    assert rows_of(found) == [LagRow("g", "a", 2, 5, 15, 20), LagRow("g", "b", 1, 1, 0, 1)]
 
 
 def test_rates_and_the_time_left_come_from_the_last_look() -> None:
-    before = {("g", "a"): Row("g", "a", 1, 100, 0, 100)}
-    (faster,) = changes([Row("g", "a", 1, 80, 40, 120)], before, 2.0)
+    before = {("g", "a"): LagRow("g", "a", 1, 100, 0, 100)}
+    (faster,) = changes([LagRow("g", "a", 1, 80, 40, 120)], before, 2.0)
     assert (faster.read_rate, faster.write_rate, faster.seconds_left) == (20.0, 10.0, 8.0)
-    (slower,) = changes([Row("g", "a", 1, 120, 10, 130)], before, 2.0)
+    (slower,) = changes([LagRow("g", "a", 1, 120, 10, 130)], before, 2.0)
     assert (slower.seconds_left, left_text(slower)) == (None, "never")
-    (first,) = changes([Row("g", "a", 1, 1, 0, 1)], {}, 0.0)
+    (first,) = changes([LagRow("g", "a", 1, 1, 0, 1)], {}, 0.0)
     assert (first.read_rate, left_text(first)) == (None, "")
-    (done,) = changes([Row("g", "a", 1, 0, 130, 130)], before, 2.0)
+    (done,) = changes([LagRow("g", "a", 1, 0, 130, 130)], before, 2.0)
     assert left_text(done) == "now"
 
 
@@ -172,7 +172,7 @@ def test_a_wrong_command_is_one_line_with_what_was_meant() -> None:
 
 
 def test_a_lazy_group_imports_a_command_only_when_it_is_run() -> None:
-    group = LazyGroup("g", places={"broken": Place("headrace.no_such_module:x", "What it would do.")})
+    group = LazyGroup("g", places={"broken": CommandEntry("headrace.no_such_module:x", "What it would do.")})
     assert "What it would do." in CliRunner().invoke(group, ["--help"]).output
     with pytest.raises(ModuleNotFoundError):
         group.get_command(click.Context(group), "broken")

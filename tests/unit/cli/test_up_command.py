@@ -61,7 +61,7 @@ def test_every_interface_is_tried_at_the_local_one(fake_node) -> None:
         "/d is locked by another broker",
     ],
 )
-def test_what_the_operator_can_mend_is_one_line(fake_node, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_operator_can_fix_is_one_line(fake_node, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fake_node, "open_error", OperatorError(message))
     result = run()
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"headrace: {message}\n")

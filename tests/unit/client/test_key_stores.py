@@ -82,7 +82,7 @@ def test_a_jks_that_cannot_be_read_is_refused(path: Path, content: bytes, passwo
 def test_pkcs12_without_a_program_that_opens_it_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_bytes(b"\x30\x82")
     monkeypatch.setattr(key_stores.shutil, "which", lambda name: None)
-    with pytest.raises(ClientError, match=r"PKCS12 needs `openssl` or `keytool`, and there is none"):
+    with pytest.raises(ClientError, match=r"PKCS12 needs `openssl` or `keytool`, which is not installed"):
         trusted(str(path), "x", SETTING)
 
 

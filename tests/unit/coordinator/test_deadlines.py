@@ -4,7 +4,6 @@ import random
 
 from group_harness import Scheduler, World, join_request
 
-from headrace.coordinator import group_table
 from headrace.coordinator.deadlines import DEADLINES_PER_TURN, NEVER, STALE_MAX, Deadlines
 from headrace.core.clock import ManualClock
 
@@ -124,7 +123,7 @@ def test_pending_members_expire_in_slices_and_others_are_served_between():
     world, turns, clock = turning_world()
     for _ in range(5 * DEADLINES_PER_TURN):
         world.groups.join(join_request(session_timeout_ms=6_000), lambda _: None)
-    group = world.groups._table.classic["g"]
+    group = world.table().classic["g"]
     clock.advance(6_000)
     left = []
     while group.roster.pending:
@@ -132,18 +131,3 @@ def test_pending_members_expire_in_slices_and_others_are_served_between():
         left.append(len(group.roster.pending))
         assert world.groups.heartbeat("other", "a", 1, None) != 0, "another request is answered in between"
     assert left == [each * DEADLINES_PER_TURN for each in (4, 3, 2, 1, 0)]
-
-
-def test_answers_to_a_large_group_are_given_in_slices(monkeypatch):
-    monkeypatch.setattr(group_table, "ANSWERS_PER_TURN", 10)
-    world, turns, _ = turning_world()
-    answered = []
-    for _ in range(35):
-        world.groups.join(join_request(must_know_member_id=False), answered.append)
-    counts = []
-    while len(answered) < 35:
-        turns.turn()
-        counts.append(len(answered))
-    assert counts == [10, 20, 30, 35]
-    assert {body["error_code"] for body in answered} == {0}
-    assert [len(body["members"]) for body in answered] == [35] + [0] * 34

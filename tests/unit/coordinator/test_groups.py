@@ -107,6 +107,10 @@ def test_group_without_a_name_is_refused():
 def test_requests_before_the_journal_is_read_are_told_to_wait():
     clock = ManualClock()
     groups = Groups(MemoryJournal(), clock, Scheduler(clock).call_later, GroupSettings(), TopicTable())
+    refused = Box()
+    groups.join(join_request(), refused)
+    assert refused.code == groups.heartbeat("g", "m", 1, None) == NOT_COORDINATOR, "it is not led here"
+    groups.load(partition_for("g", 4), 0)  # and nothing is read yet
     box = Box()
     groups.join(join_request(), box)
     assert box.code == COORDINATOR_LOAD_IN_PROGRESS
@@ -474,12 +478,18 @@ def test_every_request_of_a_group_whose_partition_is_lost_is_refused():
     assert again.join(group_id=other).code != NOT_COORDINATOR
 
 
-def test_what_was_read_of_a_lost_partition_is_forgotten():
+def test_a_marker_ends_a_transaction_in_its_own_partition_only():
     world = World()
-    commit(world)
-    pending = [("refunds", 0, CommittedOffset(9))]
-    world.groups.commit_offsets_in_transaction(5, 0, "g", "", -1, None, pending, Box(), transactional_id="t", version=5)
-    world.journal.unreadable.add(partition_for("g", world.journal.partition_count))
-    again = world.restarted()
-    assert again.groups.offsets.group_ids() == set()
-    assert not again.groups.offsets.has_open_transaction("g")
+    here = "g"
+    there = next(name for name in "abcdef" if partition_for(name, 4) != partition_for(here, 4))
+    entries = [("orders", 0, CommittedOffset(9))]
+    for group_id in (here, there):
+        world.groups.commit_offsets_in_transaction(
+            5, 0, group_id, "", -1, None, entries, Box(), transactional_id="t", version=5
+        )
+    world.groups.transaction_ended(5, partition_for(here, 4), True)
+    assert world.table(here).offsets.get(here, "orders", 0) == CommittedOffset(9)
+    assert world.table(there).offsets.has_pending(there, "orders", 0)
+    world.groups.transaction_ended(5, partition_for(there, 4), False)
+    assert world.table(there).offsets.get(there, "orders", 0) is None
+    assert not world.table(there).offsets.has_open_transaction(there)

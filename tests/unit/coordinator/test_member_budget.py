@@ -98,7 +98,7 @@ def test_roster_counts_what_its_members_say_whatever_happens_to_them():
         world.groups.join(join_request(instance_id=f"i{number}", metadata=ORDERS * (number + 1)), lambda _: None)
         world.groups.join(join_request(), lambda _: None)
         world.groups.join(join_request(must_know_member_id=False), lambda _: None)
-    roster = world.groups._table.classic["g"].roster
+    roster = world.table().classic["g"].roster
     assert roster.byte_count == counted(roster) > 0
     world.join(instance_id="i3", metadata=ORDERS)  # comes back under another id
     assert roster.byte_count == counted(roster)
@@ -126,7 +126,7 @@ def test_consumer_group_whose_members_say_too_much_takes_no_more_until_one_has_g
     assert beat(world, "a", epoch=-1)["error_code"] == NONE
     assert beat(world, "b", topics=["y" * 1000])["error_code"] == NONE
     assert beat(world, "b", epoch=-1)["error_code"] == NONE
-    assert world.groups.consumers.get("g").table.byte_count == 0
+    assert world.shard().consumers.get("g").table.byte_count == 0
 
 
 def test_all_groups_of_both_kinds_share_one_bound():

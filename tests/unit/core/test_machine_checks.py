@@ -1,7 +1,7 @@
 import pytest
 
 from headrace.core.findings import Status, failed
-from headrace.core.machine import Disk, Listener
+from headrace.core.machine import DiskSpace, PortOwner
 from headrace.core.machine_checks import (
     check_disk,
     check_memory,
@@ -14,8 +14,8 @@ from headrace.core.machine_checks import (
 GB = 1 << 30
 
 
-def disk(free_bytes: int, *, writable: bool = True, executable: bool = True) -> Disk:
-    return Disk(path="/data", free_bytes=free_bytes, writable=writable, executable=executable)
+def disk(free_bytes: int, *, writable: bool = True, executable: bool = True) -> DiskSpace:
+    return DiskSpace(path="/data", free_bytes=free_bytes, writable=writable, executable=executable)
 
 
 @pytest.mark.parametrize(
@@ -26,15 +26,15 @@ def test_python_is_new_enough_or_not(version: tuple[int, int, int], status: Stat
 
 
 def test_a_taken_port_names_who_has_it_and_offers_the_next() -> None:
-    finding = check_port(9092, Listener(pid=7, command="nginx", speaks_kafka=False))
+    finding = check_port(9092, PortOwner(pid=7, command="nginx", speaks_kafka=False))
     assert finding.status is Status.WARN
-    assert finding.text == "9092 is taken by pid 7 (nginx), which is no Kafka broker"
+    assert finding.text == "9092 is taken by pid 7 (nginx), which is not a Kafka broker"
     assert finding.remedy == "headrace up --port 9093"
 
 
 def test_a_broker_on_the_port_is_fine_and_so_is_nobody() -> None:
     assert check_port(9092, None).status is Status.OK
-    finding = check_port(9092, Listener(pid=None, command="", speaks_kafka=True))
+    finding = check_port(9092, PortOwner(pid=None, command="", speaks_kafka=True))
     assert (finding.status, finding.text) == (Status.OK, "9092: a Kafka broker answers, a process of another user")
 
 
@@ -48,7 +48,7 @@ def test_a_broker_on_the_port_is_fine_and_so_is_nobody() -> None:
         (disk(50 * GB, executable=False), Status.FAIL),
     ],
 )
-def test_a_disk_must_be_writable_with_room_and_let_libraries_be_loaded(found: Disk, status: Status) -> None:
+def test_a_disk_must_be_writable_with_room_and_let_libraries_be_loaded(found: DiskSpace, status: Status) -> None:
     finding = check_disk("scratch", found, setting="export TMPDIR=DIR", must_execute=True)
     assert finding.status is status
     assert ("export TMPDIR=DIR" in finding.remedy) is (status is not Status.OK)

@@ -2,19 +2,19 @@
 
 import pytest
 
-from headrace.keeper import answers, codes, requests
-from headrace.keeper.acl import OPEN, Acl, digest
-from headrace.keeper.jute import Reader, string_bytes
-from headrace.keeper.machine import Machine, Peer
+from headrace.keeper.machine import IDENTITIES_MAX, Machine, Peer
 from headrace.keeper.sessions import Sessions
 from headrace.keeper.transactions import Transaction, apply_again, decode
 from headrace.keeper.tree import Tree
+from headrace.protocol.zookeeper import answers, codes, requests
+from headrace.protocol.zookeeper.acl import OPEN, Acl, digest
+from headrace.protocol.zookeeper.jute import Reader, string_bytes
 
 
 class Rig:
     def __init__(self) -> None:
         sessions = Sessions(b"secret", timeout_ms_min=1000, timeout_ms_max=10_000)
-        self.machine = Machine(Tree(), sessions, super_digest=digest(b"super:pw") or "")
+        self.machine = Machine(Tree(), sessions, super_digest=digest(b"super:pw"))
         self.machine.at(1_700_000_000_000, 0)
         self.log: list[Transaction] = []
         self._xid = 0
@@ -257,3 +257,136 @@ def test_a_bad_path_is_refused(rig: Rig, path: str) -> None:
     assert rig.create(rig.client(), path) in (codes.BAD_ARGUMENTS, codes.NO_NODE)
     assert string_bytes("/") not in [string_bytes(each) for each in rig.machine.tree.nodes if each == path]
     assert set(rig.machine.tree.nodes) == {"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"}
+
+
+def test_sessions_are_bounded() -> None:
+    machine = Machine(Tree(), Sessions(b"secret", timeout_ms_min=1000, timeout_ms_max=10_000), sessions_max=2)
+    peers = [Peer("127.0.0.1") for _ in range(3)]
+    for peer in peers:
+        machine.connect(peer, requests.Connect(0, 0, 4000, 0, b"", False))
+    assert [peer.session is not None for peer in peers] == [True, True, False]
+    assert peers[2].refused
+    machine.close_session(peers[0].session.id if peers[0].session else 0, 1)
+    last = Peer("127.0.0.1")
+    machine.connect(last, requests.Connect(0, 0, 4000, 0, b"", False))
+    assert last.session is not None
+
+
+def test_a_connection_shows_a_bounded_number_of_identities(rig: Rig) -> None:
+    peer = rig.client()
+    for number in range(IDENTITIES_MAX - 1):
+        assert rig.ask(peer, requests.Auth("digest", b"user:%d" % number))[0] == codes.OK
+    assert rig.ask(peer, requests.Auth("digest", b"user:0"))[0] == codes.OK  # which it has shown already
+    assert rig.ask(peer, requests.Auth("digest", b"one:more"))[0] == codes.AUTH_FAILED
+    assert peer.refused
+
+
+def test_the_paths_that_a_connection_watches_are_bounded_in_length(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.keeper.machine.WATCHED_CHARACTERS_MAX", 30)
+    peer = rig.client()
+    assert rig.ask(peer, _read(codes.EXISTS, "/" + "a" * 19, watch=True))[0] == codes.NO_NODE
+    assert rig.ask(peer, _read(codes.EXISTS, "/" + "b" * 19, watch=True))[0] == codes.THROTTLED
+    assert rig.ask(peer, requests.SetWatches(0, [], ["/" + "c" * 19], [], [], []))[0] == codes.THROTTLED
+    rig.create(peer, "/" + "a" * 19)  # which takes the watch away
+    assert rig.ask(peer, _read(codes.EXISTS, "/" + "b" * 19, watch=True))[0] == codes.NO_NODE
+    assert rig.machine.watches.characters_of(peer) == 20
+
+
+def test_an_event_is_made_once_for_all_who_watch(rig: Rig) -> None:
+    watchers = [rig.client() for _ in range(5)]
+    for peer in watchers:
+        rig.ask(peer, _read(codes.EXISTS, "/a", watch=True))
+    writer = rig.client()
+    rig.machine.request(writer, 1, requests.Create(codes.CREATE, "/a", b"", OPEN, 0, -1))
+    events = [(peer, frame) for peer, frame in rig.take() if peer is not writer]
+    assert [peer for peer, _ in events] == watchers
+    assert len({id(frame) for _, frame in events}) == 1
+    assert rig.machine.watches.count == 0
+
+
+def test_a_bug_amid_a_multi_leaves_nothing_behind(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = rig.client()
+    before, zxid = dict(rig.machine.tree.nodes), rig.machine.tree.last_zxid
+    steps = (
+        requests.Create(codes.CREATE, "/a", b"", OPEN, 0, -1),
+        requests.Create(codes.CREATE, "/b", b"", OPEN, 0, -1),
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr("headrace.keeper.transactions.encode", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            rig.machine.request(peer, 1, requests.Multi(steps))
+    assert (dict(rig.machine.tree.nodes), rig.machine.tree.last_zxid) == (before, zxid)
+    assert rig.take() == []
+    assert rig.create(peer, "/a") == codes.OK
+
+
+def test_lists_of_who_may_do_what_count_as_memory(rig: Rig) -> None:
+    peer = rig.client()
+    rig.create(peer, "/a")
+    before = rig.machine.tree.bytes
+    rig.ask(peer, requests.SetAcl("/a", tuple(Acl(1, "ip", f"10.0.0.{number}") for number in range(100)), -1))
+    assert rig.machine.tree.bytes - before > 10_000
+
+
+def test_expired_nodes_are_looked_for_in_rotation(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.keeper.machine.LOOKED_AT_PER_TURN", 3)
+    peer = rig.client()
+    for number in range(8):
+        rig.ask(peer, requests.Create(codes.CREATE_TTL, f"/t{number}", b"", OPEN, 5, 100))
+    rig.machine.at(rig.machine.wall_ms + 101, 101)
+    removed = [rig.machine.clear() for _ in range(5)]
+    assert sum(removed) == 8
+    assert max(removed) == 3
+
+
+def test_what_a_quota_limits_is_counted_once_and_kept_in_step(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = rig.client()
+    rig.create(peer, "/q")
+    rig.create(peer, "/q/a", data=b"12345")
+    for path in ("/zookeeper/quota/q", "/zookeeper/quota/q/zookeeper_limits"):
+        rig.create(peer, path, data=b"count=-1,bytes=-1,countHardLimit=4,byteHardLimit=20")
+    assert rig.create(peer, "/q/b", data=b"12345") == codes.OK
+    monkeypatch.setattr(Tree, "below", lambda *_: pytest.fail("it is counted again"))
+    assert rig.ask(peer, requests.SetData("/q/b", b"1" * 16, -1))[0] == codes.QUOTA_EXCEEDED
+    assert rig.ask(peer, requests.SetData("/q/b", b"1" * 15, -1))[0] == codes.OK
+    assert rig.create(peer, "/q/c") == codes.OK
+    assert rig.create(peer, "/q/d") == codes.QUOTA_EXCEEDED
+    steps = (requests.Delete("/q/c", -1), requests.SetData("/q/b", b"", -1), requests.Delete("/missing", -1))
+    rig.ask(peer, requests.Multi(steps))  # refused, and taken back
+    assert rig.create(peer, "/q/d") == codes.QUOTA_EXCEEDED
+    assert rig.ask(peer, requests.Delete("/q/c", -1))[0] == codes.OK
+    assert rig.create(peer, "/q/d") == codes.OK
+    assert (rig.machine.tree.usage["/q"].nodes, rig.machine.tree.usage["/q"].size) == (4, 20)
+
+
+def test_a_plain_node_in_the_place_of_a_container_stays(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.keeper.machine.LOOKED_AT_PER_TURN", 1)
+    peer = rig.client()
+    for path in ("/a", "/b"):
+        rig.ask(peer, requests.Create(codes.CREATE_CONTAINER, path, b"", OPEN, 4, -1))
+    rig.machine.clear()  # has looked at one of them, and goes on with the other
+    for path in ("/a", "/b"):
+        rig.ask(peer, requests.Delete(path, -1))
+        rig.create(peer, path)
+        rig.create(peer, f"{path}/child")
+        rig.ask(peer, requests.Delete(f"{path}/child", -1))
+    for _ in range(4):
+        assert rig.machine.clear() == 0
+    assert {"/a", "/b"} <= set(rig.machine.tree.nodes)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        requests.Plain(codes.RECONFIG),
+        requests.Plain(codes.CLOSE_SESSION),
+        requests.Delete("/none", -1),
+        requests.Multi((requests.Delete("/none", -1),)),
+    ],
+)
+def test_nothing_is_staged_for_a_log_that_has_no_room(rig: Rig, asked: requests.Request) -> None:
+    """Nor for one that is not open yet, as after a restart: asking for room opens it."""
+    peer = rig.client()
+    rig.machine.has_room = lambda: False
+    rig.machine.request(peer, 7, asked)
+    assert rig.machine.take_staged() == []

@@ -9,11 +9,11 @@ import pytest
 from headrace.core.errors import OperatorError
 from headrace.core.files import Disk
 from headrace.keeper import snapshot, txn_log
-from headrace.keeper.acl import OPEN, Acl
 from headrace.keeper.storage import Storage
 from headrace.keeper.transactions import Body, CloseSession, Create, OpenSession, SetData, Transaction, encode
 from headrace.keeper.txn_log import TxnLog, entry_bytes
 from headrace.keeper.znode import CONTAINER_OWNER, ttl_owner
+from headrace.protocol.zookeeper.acl import OPEN, Acl
 
 
 def _transactions() -> list[Transaction]:
@@ -142,6 +142,15 @@ def test_a_damaged_snapshot_is_left_out_if_the_logs_are_there(tmp_path: Path) ->
     storage.close()
 
 
+def test_a_first_start_leaves_a_snapshot_without_which_zookeeper_takes_no_logs(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    fresh = storage.load().tree
+    assert os.listdir(tmp_path / "version-2") == ["snapshot.0"]
+    again = storage.load().tree
+    assert (again.last_zxid, set(again.nodes)) == (0, set(fresh.nodes))
+    storage.close()
+
+
 def test_old_snapshots_go_with_the_logs_that_only_they_need(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path))
     tree = storage.load().tree
@@ -158,3 +167,45 @@ def test_old_snapshots_go_with_the_logs_that_only_they_need(tmp_path: Path) -> N
 
 def test_a_name_that_is_no_log_is_not_taken_for_one() -> None:
     assert [txn_log.log_zxid(name) for name in ("log.1f", "log.x", "snapshot.1", "log.")] == [31, -1, -1, -1]
+
+
+def test_a_torn_first_write_of_a_later_log_is_cut(tmp_path: Path) -> None:
+    _written(tmp_path)
+    first = len(_transactions()) + 1
+    log = TxnLog(str(tmp_path / "version-2"), Disk())
+    log.open(first)
+    torn = [Transaction(7, 1, first + place, 5, SetData("/a", b"", 30 + place)) for place in range(3)]
+    log.write([entry_bytes(encode(each), first) for each in torn])
+    log.close()
+    path = Path(log.path)
+    content = bytearray(path.read_bytes())
+    content[30] ^= 0xFF  # the second and third are whole
+    path.write_bytes(bytes(content))
+    assert _load(tmp_path)[0] == first - 1
+
+
+@pytest.mark.parametrize("left", [b"", b"ZK", b"ZKLG\0\0\0\2", bytes(4096)])
+def test_a_log_of_which_a_crash_left_nothing_is_taken_as_empty(tmp_path: Path, left: bytes) -> None:
+    _written(tmp_path)
+    last = len(_transactions())
+    (tmp_path / "version-2" / f"log.{last + 1:x}").write_bytes(left.ljust(4096, b"\0"))
+    assert _load(tmp_path)[0] == last
+
+
+class _CountingDisk(Disk):
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+
+    def sync(self, fd: int) -> None:
+        self.synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+        super().sync(fd)
+
+
+def test_a_start_syncs_what_it_has_read_before_anything_stands_on_it(tmp_path: Path) -> None:
+    """After a `kill -9` it may be in memory only; a loss of power would then take it from under a later log."""
+    _written(tmp_path)
+    disk = _CountingDisk()
+    storage = Storage(str(tmp_path), disk=disk)
+    storage.load()
+    storage.close()
+    assert disk.synced[-1] == "log.1"

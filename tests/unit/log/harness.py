@@ -9,12 +9,13 @@ from typing import Any
 from uuid import UUID
 
 from headrace.core.clock import ManualClock
+from headrace.core.file_slice import Slice
 from headrace.core.files import Disk, OpenFiles
 from headrace.log.config import LogConfig
 from headrace.log.housekeeping import Housekeeping
 from headrace.log.log_writer import LogWriter
 from headrace.log.partition_log import PartitionLog
-from headrace.log.reader import Run, Slice
+from headrace.log.reader import Run
 from headrace.log.store import LogStore
 from headrace.protocol.batch import HEADER_BYTES, BatchHeader, read_header
 from headrace.protocol.records import Record, build_batch
@@ -56,7 +57,7 @@ class FaultyDisk(Disk):
         self.faults.append(fault)
         return fault
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self.faults.clear()
 
     @property

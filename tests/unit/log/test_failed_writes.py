@@ -57,7 +57,7 @@ def test_a_failed_write_leaves_the_log_as_if_it_had_never_been(
     assert all(answer.ok or answer.failed for _, _, answer in tried)
     good = [answer.ok for _, _, answer in tried]
     assert good == sorted(good, reverse=True)  # a prefix of them
-    bench.disk.mend()
+    bench.disk.repair()
     kept += [bytes(data[21:]) for _, data, answer in tried if answer.ok]
     assert payloads(read_all(log)) == kept
     assert log.next_offset == log.end_offset == log.high_watermark == len(offsets_of(log))
@@ -109,7 +109,7 @@ def test_a_full_disk_at_a_roll_fails_no_batch(bench, suffix):
     sent = [batch(size=100, producer=1, sequence=i, timestamp=NOW_MS + i) for i in range(9)]
     assert bench.append(log, *sent) == list(range(9))
     assert offsets_of(log) == list(range(9))
-    bench.disk.mend()
+    bench.disk.repair()
     log = bench.restart(clean=True)
     assert offsets_of(log) == list(range(9))
     assert [log.offset_for_time(NOW_MS + i)[0] for i in range(9)] == list(range(9))

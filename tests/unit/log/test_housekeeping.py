@@ -111,7 +111,7 @@ def test_checkpoints_that_a_thread_cannot_write_cost_their_directory_only(jbod, 
     assert logs[0].directory.online is online
     assert logs[1].directory.online
     assert (recovery_points(jbod, 0), recovery_points(jbod, 1)) == ({0: 3}, {1: 4})
-    jbod.disk.mend()
+    jbod.disk.repair()
     jbod.store.save_checkpoints_soon()
     assert recovery_points(jbod, 0) == {0: 4 if online else 3}
 
@@ -216,7 +216,7 @@ def test_one_log_that_cannot_be_cleaned_keeps_no_other_from_it(jbod, code):
     assert [log.start_offset for log in logs[1::2]] == [3, 3]
     if code != errno.EIO:
         assert logs[2].start_offset == 3
-    jbod.disk.mend()
+    jbod.disk.repair()
     jbod.crash()
     jbod.start()
     for index in range(4):

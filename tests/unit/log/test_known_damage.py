@@ -105,7 +105,7 @@ def test_a_flushed_end_is_not_cut_where_there_is_no_room_for_a_copy(bench):
     log, at, data = flushed_with_a_damaged_end(bench)
     bench.disk.fail("write", errno.ENOSPC)
     bench.start()
-    bench.disk.mend()
+    bench.disk.repair()
     assert names(log, ".damaged") == []
     with open(log.active.log_path, "rb") as file:
         assert file.read()[at:] == data
@@ -122,7 +122,7 @@ def test_a_log_that_ends_too_early_goes_on_though_there_is_no_room_to_fill_the_g
     os.truncate(log.active.log_path, positions(log.active)[-1])
     bench.disk.fail("write", errno.ENOSPC)
     bench.start()
-    bench.disk.mend()
+    bench.disk.repair()
     log = bench.log
     assert (log.directory.online, log.end_offset) == (True, 2 * COUNT)
     assert bench.append(log, batch()) == [2 * COUNT]
@@ -143,7 +143,7 @@ def test_an_index_that_cannot_be_written_is_kept_in_memory(bench):
     assert offsets_of(log) == list(range(end))
     assert log.offset_for_time(NOW_MS + 61)[0] == 61
     assert len(log.active.offsets)
-    bench.disk.mend()
+    bench.disk.repair()
     log.reconfigure(LogConfig(index_interval_bytes=400))
     bench.append(log, *[batch(size=4000) for _ in range(200)])
     assert bench.restart(clean=True).end_offset == end + 200

@@ -104,7 +104,7 @@ def test_a_marker_that_could_not_be_written_leaves_the_transaction_open(bench):
     bench.writer.end_of_turn()
     assert len(answer.calls) == 2
     assert all(answer.calls)
-    bench.disk.mend()
+    bench.disk.repair()
     assert (log.open_transactions, log.last_stable_offset) == ({1: 0}, 0)
     assert log.producers.get(1).txn_first_offset == 0
     assert send(bench, log, 1, 1) == 1
@@ -148,7 +148,7 @@ def test_a_transactional_batch_that_could_not_be_written_opened_nothing(bench):
     log.appender.stage(memoryview(data), 0, len(data), NOW_MS, answer, transactional=True)
     bench.writer.end_of_turn()
     assert answer.failed
-    bench.disk.mend()
+    bench.disk.repair()
     assert log.open_transactions == {}
     assert send(bench, log, 1, 0) == 0
 
@@ -159,7 +159,7 @@ def test_an_abort_counts_even_when_its_index_cannot_be_written(bench):
     bench.disk.fail("write", errno.ENOSPC, path=".txnindex")
     end(bench, log, 1, commit=False)
     assert log.aborted_between(0, 2) == ((1, 0),)
-    bench.disk.mend()
+    bench.disk.repair()
     log = bench.restart(clean=True)
     assert log.aborted_between(0, 2) == ((1, 0),)
 

@@ -225,7 +225,7 @@ def test_a_failed_write_that_cannot_be_cut_never_costs_an_acknowledged_record(be
     bench.disk.fail("truncate", errno.EIO, times=1)
     bench.stage(log, batch(size=1000))
     bench.writer.end_of_turn()
-    bench.disk.mend()
+    bench.disk.repair()
     acknowledged = [0]
     for segment_bytes in (1 << 20, 100, 100):  # the next in the same place, then in new segments
         log.reconfigure(LogConfig(segment_bytes=segment_bytes))
@@ -477,4 +477,4 @@ def test_a_segment_that_was_never_written_is_dropped_though_its_files_cannot_be_
     bench.writer.end_of_turn()
     assert answer.failed
     assert len(log.segments) == 1
-    bench.disk.mend()
+    bench.disk.repair()

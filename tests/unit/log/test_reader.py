@@ -5,9 +5,9 @@ from harness import Bench, batch, headers, offsets_of, payloads, read_all, run_b
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.core.file_slice import Slice
 from headrace.log import reader
 from headrace.log.config import LogConfig
-from headrace.log.reader import Slice
 
 SIZES = st.lists(st.tuples(st.integers(1, 4), st.sampled_from([1, 60, 300, 5000])), min_size=1, max_size=14)
 

@@ -168,7 +168,7 @@ def test_a_write_that_fails_leaves_the_epoch_to_the_next_one(bench):
     follower = bench.create()
     bench.disk.fail("write", times=1)
     assert replicate(bench, follower, [stamped(batch(), 0, 3)])[0].failed
-    bench.disk.mend()
+    bench.disk.repair()
     follower.directory.error = None
     assert replicate(bench, follower, [stamped(batch(), 0, 3)])[0].ok
     assert follower.epochs.entries == [(3, 0)]
@@ -276,7 +276,7 @@ def test_the_recovery_point_is_lowered_before_anything_is_cut(bench):
     bench.disk.fail("truncate")
     with pytest.raises(StorageError):
         bench.store.truncate({log: 3})
-    bench.disk.mend()
+    bench.disk.repair()
     log = bench.restart(clean=False)
     assert log.end_offset == 6
     assert log.directory.damage.entries == []

@@ -174,7 +174,7 @@ def test_an_index_that_cannot_be_written_now_does_not_hide_the_records(tmp_path,
         written.next_offset += 1
         assert written.segment.size == before + len(data)
     assert written.segment.max_timestamp == NOW + 5
-    written.disk.mend()
+    written.disk.repair()
     written.segment.spill()
     assert written.again().max_timestamp == NOW + 5
 

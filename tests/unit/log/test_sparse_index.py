@@ -135,7 +135,7 @@ def test_entries_stay_in_memory_while_the_disk_is_full(files, disk, tmp_path):
     index = made(files, path, entries[:200])
     assert [index.at(i) for i in range(200)] == entries[:200]
     assert index.floor(150) == 150
-    disk.mend()
+    disk.repair()
     for key, value in entries[200:]:
         index.append(key, value)
     index.spill()

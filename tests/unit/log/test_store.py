@@ -84,7 +84,7 @@ def test_a_log_that_cannot_be_made_is_an_error_and_is_not_there(bench):
     with pytest.raises(StorageError, match=r"t-0: could not make .*: No space left"):
         bench.create()
     assert bench.store.find("t", 0) is None
-    bench.disk.mend()
+    bench.disk.repair()
     assert bench.append(bench.create(), batch()) == [0]
 
 
@@ -184,7 +184,7 @@ def test_a_stop_that_could_not_write_everything_is_not_marked_as_clean(bench, fa
     bench.append(log, sent[5])
     bench.disk.fail(fault[0], errno.ENOSPC, path=fault[1])
     bench.stop()
-    bench.disk.mend()
+    bench.disk.repair()
     assert not os.path.exists(os.path.join(bench.paths[0], CLEAN_STOP_FILE))
     bench.start()
     assert offsets_of(bench.log) == list(range(6))
@@ -341,7 +341,7 @@ def test_a_stop_with_a_broken_directory_is_clean_for_the_others(jbod, late):
     jbod.stop()
     clean = [os.path.exists(os.path.join(path, CLEAN_STOP_FILE)) for path in jbod.paths]
     assert clean == [True, False, True]
-    jbod.disk.mend()
+    jbod.disk.repair()
     jbod.start()
     assert [jbod.store.find("t", i).end_offset for i in range(3)] == [3, 3, 3]
 
@@ -356,7 +356,7 @@ def test_a_directory_that_is_broken_at_the_start_is_offline_and_the_rest_go_on(j
     assert [directory.online for directory in jbod.store.directories] == [True, False, True]
     assert [jbod.store.find("t", i) is None for i in (0, 2)] == [False, False]
     assert not jbod.store.is_complete
-    jbod.disk.mend()
+    jbod.disk.repair()
 
 
 def test_without_any_directory_there_is_no_broker(jbod):
@@ -364,7 +364,7 @@ def test_without_any_directory_there_is_no_broker(jbod):
     jbod.disk.fail("make_directory", errno.EACCES)
     with pytest.raises(OperatorError, match="cannot be written"):
         jbod.start()
-    jbod.disk.mend()
+    jbod.disk.repair()
     jbod.start()
 
 

@@ -81,7 +81,7 @@ def test_a_transactional_batch_is_a_batch():
 def test_no_batch_at_all_is_an_invalid_record():
     assert refusal(bytearray()) == (
         INVALID_RECORD,
-        "a produce request must hold one record batch a partition; found none",
+        "a produce request must hold one record batch per partition; found none",
     )
 
 

@@ -7,7 +7,7 @@ import uuid
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
@@ -221,7 +221,10 @@ FETCHED = st.tuples(
 ANSWERED = st.lists(st.tuples(TEXT, IDS, st.lists(FETCHED, max_size=3)), max_size=3)
 
 
-def kio_response(version, error, session_id, topics):
+THROTTLES = st.sampled_from([0, 1, 2**31 - 1])
+
+
+def kio_response(version, error, session_id, topics, throttle_ms=0):
     schema = load_response_schema(fetch.KEY, version)
     topic_schema = nested(schema, "responses")
     partition_schema = nested(topic_schema, "partitions")
@@ -255,7 +258,7 @@ def kio_response(version, error, session_id, topics):
     return fitting(
         schema,
         {
-            "throttle_time": timedelta(0),
+            "throttle_time": timedelta(milliseconds=throttle_ms),
             "error_code": ErrorCode(error),
             "session_id": session_id,
             "responses": tuple(
@@ -269,8 +272,8 @@ def kio_response(version, error, session_id, topics):
     )
 
 
-def our_response(version, correlation_id, error, session_id, topics):
-    out = fetch.encode_head(version, correlation_id, error, session_id, len(topics))
+def our_response(version, correlation_id, error, session_id, topics, throttle_ms=0):
+    out = fetch.encode_head(version, correlation_id, error, session_id, len(topics), throttle_ms)
     for name, topic_id, parts in topics:
         out += fetch.encode_topic(version, topic_id.bytes if version >= fetch.TOPIC_IDS_FROM else name, len(parts))
         for part, records in parts:
@@ -282,15 +285,34 @@ def our_response(version, correlation_id, error, session_id, topics):
 
 
 @settings(max_examples=50, deadline=None)
-@given(correlation_id=I32, error=st.sampled_from([0, 70, 71]), session_id=I32, topics=ANSWERED)
-def test_answers_are_byte_for_byte_what_kio_writes(correlation_id, error, session_id, topics):
+@given(correlation_id=I32, error=st.sampled_from([0, 70, 71]), session_id=I32, topics=ANSWERED, throttle_ms=THROTTLES)
+def test_answers_are_byte_for_byte_what_kio_writes(correlation_id, error, session_id, topics, throttle_ms):
     for version in VERSIONS:
-        entity = kio_response(version, error, session_id, topics)
+        entity = kio_response(version, error, session_id, topics, throttle_ms)
         header = struct.pack(">i", correlation_id) + (b"\0" if version >= fetch.FLEXIBLE_FROM else b"")
         body = kio_bytes(entity)
-        ours = our_response(version, correlation_id, error, session_id, topics)
+        ours = our_response(version, correlation_id, error, session_id, topics, throttle_ms)
         assert (version, ours) == (version, header + body)
         assert entity_reader(type(entity))(ours, len(header)) == (entity, len(body))
+
+
+def check_encoding_of_one(version, correlation_id, session_id, topic, throttle_ms, expected):
+    name, topic_id, [(part, records)] = topic
+    key = topic_id.bytes if version >= fetch.TOPIC_IDS_FROM else name
+    sized = part._replace(size=-1 if records is None else len(records))
+    head, tail = fetch.encode_one(version, correlation_id, session_id, key, sized, throttle_ms)
+    assert head + (records or b"") + tail == len(expected).to_bytes(4, "big") + expected
+
+
+@settings(max_examples=25, deadline=None)
+@given(correlation_id=I32, session_id=I32, topics=ANSWERED, throttle_ms=THROTTLES)
+def test_the_answer_of_one_partition_is_what_the_general_way_gives(correlation_id, session_id, topics, throttle_ms):
+    assume(topics and topics[0][2])
+    name, topic_id, parts = topics[0]
+    for version in VERSIONS:
+        one = (name, topic_id, parts[:1])
+        general = our_response(version, correlation_id, 0, session_id, [one], throttle_ms)
+        check_encoding_of_one(version, correlation_id, session_id, one, throttle_ms, general)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -206,7 +206,10 @@ ANSWER_TOPICS = st.lists(
 )
 
 
-def kio_response(version, topics):
+THROTTLES = st.sampled_from([0, 1, 2**31 - 1])
+
+
+def kio_response(version, topics, throttle_ms):
     schema = load_response_schema(produce.KEY, version)
     topic_schema = nested(schema, "responses")
     partition_schema = nested(topic_schema, "partition_responses")
@@ -239,19 +242,19 @@ def kio_response(version, topics):
             )
             for name, topic_id, answers in topics
         ),
-        throttle_time=timedelta(0),
+        throttle_time=timedelta(milliseconds=throttle_ms),
     )
 
 
-def check_answer(version, correlation_id, topics):
-    entity = kio_response(version, topics)
+def check_answer(version, correlation_id, topics, throttle_ms):
+    entity = kio_response(version, topics, throttle_ms)
     by_id = version >= produce.TOPIC_IDS_FROM
     answers = [
         (topic_id.bytes if by_id else name, numbers, refusal)
         for name, topic_id, answers in topics
         for numbers, refusal in answers
     ]
-    ours = produce.encode(version, correlation_id, answers)
+    ours = produce.encode(version, correlation_id, answers, throttle_ms)
     header = struct.pack(">i", correlation_id) + (b"\0" if version >= produce.FLEXIBLE_FROM else b"")
     body = kio_bytes(entity)
     assert ours == struct.pack(">i", len(header) + len(body)) + header + body
@@ -259,17 +262,19 @@ def check_answer(version, correlation_id, topics):
 
 
 @settings(max_examples=40, deadline=None)
-@given(correlation_id=I32, topics=ANSWER_TOPICS)
-def test_answers_are_byte_for_byte_what_kio_writes(correlation_id, topics):
+@given(correlation_id=I32, topics=ANSWER_TOPICS, throttle_ms=THROTTLES)
+def test_answers_are_byte_for_byte_what_kio_writes(correlation_id, topics, throttle_ms):
     for version in VERSIONS:
-        check_answer(version, correlation_id, topics)
+        check_answer(version, correlation_id, topics, throttle_ms)
 
 
 @settings(max_examples=25, deadline=None)
-@given(correlation_id=I32, name=TEXT, topic_id=IDS, answer=ANSWERS)
-def test_the_answer_of_one_partition_is_byte_for_byte_what_kio_writes(correlation_id, name, topic_id, answer):
+@given(correlation_id=I32, name=TEXT, topic_id=IDS, answer=ANSWERS, throttle_ms=THROTTLES)
+def test_the_answer_of_one_partition_is_byte_for_byte_what_kio_writes(
+    correlation_id, name, topic_id, answer, throttle_ms
+):
     for version in VERSIONS:
-        check_answer(version, correlation_id, [(name, topic_id, [answer])])
+        check_answer(version, correlation_id, [(name, topic_id, [answer])], throttle_ms)
 
 
 def test_answers_of_one_topic_stand_together():

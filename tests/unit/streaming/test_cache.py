@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.streaming.cache import cache_directory, replacing
+from headrace.core.cache_directory import cache_directory
+from headrace.streaming.cache import replacing
 
 
 def test_the_environment_says_where_the_cache_is() -> None:

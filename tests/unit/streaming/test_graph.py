@@ -12,7 +12,7 @@ from pipeline_files import graph_of
 
 from headrace.core.errors import OperatorError
 from headrace.streaming.graph import make_graph
-from headrace.streaming.loading import Loaded
+from headrace.streaming.loading import LoadedPipeline
 from headrace.streaming.own_modules import OwnModules
 
 SHOP = """
@@ -143,7 +143,7 @@ def test_any_graph_without_a_circle_is_ordered_and_any_with_one_is_refused(reads
             scope: dict[str, object] = {}
             exec(f"def n{index}({names}): return t", scope)
             hr.table(scope[f"n{index}"])  # type: ignore[call-overload]
-    loaded = Loaded(
+    loaded = LoadedPipeline(
         pipeline="p", file="p.py", code="", sources={"t": source}, nodes=tuple(declared.nodes),
         module=ModuleType("p"), own=OwnModules("p"),
     )  # fmt: skip

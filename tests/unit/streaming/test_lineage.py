@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import http.server
 import json
-import re
 import threading
 import uuid
-from datetime import datetime
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,9 @@ from waits import WAIT_S_MAX, eventually
 from headrace.core.errors import OperatorError
 
 pytest.importorskip("pyspark")
+pytest.importorskip("openlineage.client")
 
+from openlineage_spec import check_event
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from headrace.streaming import lineage_sink
@@ -59,35 +60,6 @@ def lineage(tmp_path: Path) -> Lineage:
     )
 
 
-def check_facets(facets: dict[str, Any]) -> None:
-    """Each has who made it and where its schema is, as BaseFacet asks."""
-    for facet in facets.values():
-        assert re.match(r"[a-z]+:", facet["_producer"])
-        assert re.fullmatch(r"https://openlineage\.io/spec/facets/\d-\d-\d/(\w+)\.json#/\$defs/\1", facet["_schemaURL"])
-
-
-def check_event(event: dict[str, Any]) -> None:
-    """RunEvent of the spec 2-0-2: what is required, what may be, and the form of each."""
-    assert set(event) <= {"eventType", "eventTime", "producer", "schemaURL", "run", "job", "inputs", "outputs"}
-    assert event["eventType"] in ("START", "RUNNING", "COMPLETE", "ABORT", "FAIL", "OTHER")
-    assert datetime.fromisoformat(event["eventTime"]).tzinfo is not None
-    assert re.match(r"[a-z]+:", event["producer"])
-    assert event["schemaURL"] == "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
-    uuid.UUID(event["run"]["runId"])
-    check_facets(event["run"]["facets"])
-    uuid.UUID(event["run"]["facets"]["parent"]["run"]["runId"])
-    assert {"namespace", "name"} <= set(event["job"])
-    check_facets(event["job"]["facets"])
-    for dataset in (*event["inputs"], *event["outputs"]):
-        assert set(dataset) <= {"namespace", "name", "facets", "inputFacets", "outputFacets"}
-        assert dataset["namespace"]
-        assert dataset["name"]
-        check_facets(dataset.get("facets", {}))
-        check_facets(dataset.get("outputFacets", {}))
-        for field in dataset.get("facets", {}).get("schema", {}).get("fields", ()):
-            assert {"name", "type"} <= set(field) <= {"name", "type", "description", "fields"}
-
-
 def test_events_follow_a_run_and_have_the_shape_of_the_spec(lineage: Lineage) -> None:
     clean, big = NodeProgress(name="clean"), NodeProgress(name="big")
     run = RunProgress(pipeline="shop", version=1, nodes={"clean": clean, "big": big})
@@ -104,6 +76,7 @@ def test_events_follow_a_run_and_have_the_shape_of_the_spec(lineage: Lineage) ->
     events += lineage.news(run, ended=True)
     for event in events:
         check_event(event)
+        uuid.UUID(event["run"]["facets"]["parent"]["run"]["runId"])
     assert [(event["job"]["name"], event["eventType"]) for event in events] == [
         ("shop.clean", "START"), ("shop.big", "START"), ("shop.clean", "RUNNING"),
         ("shop.clean", "COMPLETE"), ("shop.big", "FAIL"),
@@ -172,3 +145,25 @@ def test_a_url_that_does_not_answer_is_said_once_and_stops_nobody(monkeypatch: p
         sink.close()
     assert len(said) == 1
     assert said[0].startswith(f"lineage: http://127.0.0.1:{port}/ does not take events (connection refused)")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda event: event.pop("producer"), "producer"),
+        (lambda event: event.update(eventType="BEGIN"), "BEGIN"),
+        (lambda event: event.update(schemaURL=event["schemaURL"].replace("2-0-2", "2-0-1")), "2-0-1"),
+        (lambda event: event["run"].update(runId="7"), "UUID"),
+        (lambda event: event["job"].update(owner="x"), "owner"),
+        (lambda event: event["job"]["facets"]["jobType"].pop("integration"), "integration"),
+        (lambda event: event["outputs"][0]["facets"]["schema"].update(fields=[{"kind": "int"}]), "kind"),
+    ],
+)
+def test_what_is_not_of_the_spec_is_found(lineage: Lineage, change: Callable[[Any], object], says: str) -> None:
+    """Or else the check above would prove nothing."""
+    progress = RunProgress(pipeline="shop", version=1, nodes={"clean": NodeProgress(name="clean", status="running")})
+    (event,) = lineage.news(progress)
+    check_event(event)
+    change(event)
+    with pytest.raises((AssertionError, TypeError, ValueError), match=says):
+        check_event(event)

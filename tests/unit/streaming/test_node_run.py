@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from test_commit_rows import commit
 
 import headrace as hr
 from headrace.streaming.declarations import Node
@@ -56,14 +58,16 @@ class PaperQuery:
         self.stopped = True
 
 
-def node_run(tmp_path: Path, *starts: Callable[[], tuple[Any, Any]]) -> tuple[NodeRun, list[str]]:
+def node_run(
+    tmp_path: Path, *starts: Callable[[], tuple[Any, Any]], tables: dict[str, str] | None = None
+) -> tuple[NodeRun, list[str]]:
     left, said = list(starts), []  # type: ignore[var-annotated]
     run = NodeRun(
         NODE,
         lambda: left.pop(0)(),
         patience=Patience(restarts_max=2, backoff_s_min=1e-6, backoff_s_max=1e-6),
         ledger=Ledger(str(tmp_path / "_expectations" / "clean.jsonl")),
-        table_paths={},
+        table_paths=tables or {},
         say=said.append,
     )
     run.begin()
@@ -101,6 +105,71 @@ def test_an_idle_report_does_not_hide_the_batch_that_gets_its_number(tmp_path: P
     query.lastProgress = batch
     run.step()
     assert (run.progress.batch, run.progress.rows_in, run.progress.batch_ms) == (4, 10, 500)
+
+
+def test_a_batch_before_an_idle_report_is_counted(tmp_path: Path) -> None:
+    query = PaperQuery(batch=4)
+    ran = query.lastProgress
+    idle = {**ran, "batchId": 5, "numInputRows": 0, "durationMs": {"triggerExecution": 3, "latestOffset": 2}}
+    query.lastProgress, query.recentProgress = idle, [ran, idle]
+    run, _ = node_run(tmp_path, lambda: (query, PaperWriter()))
+    run.step()
+    run.step()
+    run.step()
+    assert (run.progress.batch, run.progress.batches, run.progress.rows_in) == (4, 1, 10)
+    assert run.progress.input_rate == 0.0
+
+
+def test_a_batch_that_ends_between_two_questions_is_counted_once(tmp_path: Path) -> None:
+    query, writer = PaperQuery(batch=4), PaperWriter()
+    writer.records_read = None
+    after = {**query.lastProgress, "batchId": 5}
+    query.recentProgress.append(after)
+    run, _ = node_run(tmp_path, lambda: (query, writer))
+    run.step()
+    run.step()
+    assert (run.progress.batch, run.progress.rows_in) == (4, 10)
+    query.lastProgress = after
+    run.step()
+    assert (run.progress.batch, run.progress.rows_in) == (5, 20)
+
+
+def test_what_was_done_since_the_last_look_is_counted_at_the_end(tmp_path: Path) -> None:
+    query, writer = PaperQuery(batch=4), PaperWriter()
+    run, _ = node_run(tmp_path, lambda: (query, writer))
+    run.step()
+    run.step()
+    query.lastProgress = {**query.lastProgress, "batchId": 5}
+    query.recentProgress.append(query.lastProgress)
+    writer.records_read = 25
+    run.stop()
+    assert (run.progress.status, run.progress.batches, run.progress.rows_in) == ("stopped", 2, 25)
+
+
+def test_rows_of_a_table_are_counted_by_its_log_whatever_a_filter_skipped(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    for version, rows in enumerate((0, 513, 482, 7)):
+        commit(table, version, numOutputRows=rows)
+    query, writer = PaperQuery(batch=0), PaperWriter()
+    writer.records_read = None
+
+    def read(start: int | None, end: int, index: int = -1) -> list[dict[str, Any]]:
+        begin, until = (
+            json.dumps({"reservoirId": "t", "reservoirVersion": at, "index": index}) if at is not None else None
+            for at in (start, end)
+        )
+        return [{"startOffset": begin, "endOffset": until}]
+
+    query.lastProgress["sources"] = read(None, 2)
+    later = {**query.lastProgress, "batchId": 1, "sources": read(2, 3)}
+    run, _ = node_run(tmp_path, lambda: (query, writer), tables={"t": str(table)})
+    run.step()
+    run.step()
+    assert run.progress.rows_in == 513
+    query.recentProgress.append(later)
+    query.lastProgress = later
+    run.step()
+    assert (run.progress.rows_in, run.rows_behind) == (995, 7)
 
 
 def test_trying_has_an_end(tmp_path: Path) -> None:

@@ -63,3 +63,16 @@ def test_what_is_not_a_plain_name_is_left_to_spark(tmp_path: Path, given: str) -
 
 def test_an_object_store_is_left_to_spark(tmp_path: Path) -> None:
     check_tables(graph_of(tmp_path, SHOP), "s3://bucket/tables")
+
+
+@pytest.mark.parametrize("where", ["latest", ".headrace/shop/v1/latest", "../tables/latest"])
+def test_a_table_of_the_pipeline_is_not_read_by_its_path(tmp_path: Path, where: str) -> None:
+    """By its path it would be read as if it were not made by the same run."""
+    tables = tmp_path / "tables"
+    (tables / ".headrace" / "shop" / "v1" / "latest").mkdir(parents=True)
+    code = SHOP.replace("def fast(orders)", f"def fast(orders, now=hr.static({str(tables / where)!r}))")
+    with pytest.raises(PipelineError, match=r"shop\.py:\d+: fast: hr\.static\(.*\) is a table of this pipeline"):
+        check_tables(graph_of(tmp_path, code.replace('hr.static("prices")', 'hr.static("s3://x/prices")')), str(tables))
+    (tables / "elsewhere").mkdir()
+    code = code.replace(str(tables / where), str(tables / "elsewhere"))
+    check_tables(graph_of(tmp_path, code.replace('hr.static("prices")', 'hr.static("s3://x/prices")')), str(tables))

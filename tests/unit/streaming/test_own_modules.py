@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pipeline_files import write
 
-from headrace.streaming.loading import Loaded, load
+from headrace.streaming.loading import LoadedPipeline, load
 
 TABLE = """
 orders = hr.topic("orders", schema="a int")
@@ -28,7 +28,7 @@ def path_kept() -> Iterator[None]:
     sys.path[:] = before
 
 
-def loaded(directory: Path, imports: str, modules: dict[str, str], value: str = "orders") -> Loaded:
+def loaded(directory: Path, imports: str, modules: dict[str, str], value: str = "orders") -> LoadedPipeline:
     directory.mkdir(exist_ok=True)
     for name, code in modules.items():
         path = directory / name
@@ -37,7 +37,7 @@ def loaded(directory: Path, imports: str, modules: dict[str, str], value: str = 
     return load(write(directory, imports + TABLE.format(value=value)))
 
 
-def value(it: Loaded) -> object:
+def value(it: LoadedPipeline) -> object:
     return it.nodes[0].function(None)
 
 

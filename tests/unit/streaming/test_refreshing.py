@@ -14,7 +14,7 @@ from headrace.streaming.launching import Launch, launch_live, launch_next, open_
 from headrace.streaming.node_locks import NodeLocks
 from headrace.streaming.refreshing import rebuilt
 from headrace.streaming.schemas import schema_file
-from headrace.tables.catalog import Catalog
+from headrace.tables.catalog import PipelineCatalog
 
 CODE = """
 orders = hr.topic("orders")
@@ -122,7 +122,7 @@ def test_a_refresh_is_refused_where_it_would_not_be_exact(
         write(tmp_path, CODE.format(limit=10).replace(*change, 1))
     with pytest.raises(OperatorError, match=refusal):
         refresh(tmp_path, file, *tables)
-    assert [version.number for version in Catalog.open(tmp_path / "tables", "shop").versions] == [1]
+    assert [version.number for version in PipelineCatalog.open(tmp_path / "tables", "shop").versions] == [1]
 
 
 def test_a_table_that_was_never_written_cannot_be_taken_over(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from delta_tables import write
 
 from headrace.core.clock import ManualClock, SystemClock
-from headrace.tables.catalog import Catalog
+from headrace.tables.catalog import PipelineCatalog
 from headrace.tables.expectations import BatchOutcome, Outcome
 from headrace.tables.provenance import Provenance, Source, TableSource, TopicSource
 from headrace.tables.versions import time_of
@@ -22,7 +22,7 @@ def topic(name: str, **ranges: tuple[int, int]) -> TopicSource:
     return TopicSource(topic=name, ranges={int(partition[1:]): offsets for partition, offsets in ranges.items()})
 
 
-def fill_version(catalog: Catalog, number: int, factor: int) -> None:
+def fill_version(catalog: PipelineCatalog, number: int, factor: int) -> None:
     """Three batches of clean_orders from a topic; revenue from clean_orders, in two batches."""
     orders, revenue = (catalog.layout.table_dir(number, name) for name in ("clean_orders", "revenue"))
     for batch in range(3):
@@ -42,9 +42,9 @@ def fill_version(catalog: Catalog, number: int, factor: int) -> None:
         )
 
 
-def make_shop(tables: Path, clock: ManualClock | SystemClock | None = None) -> Catalog:
+def make_shop(tables: Path, clock: ManualClock | SystemClock | None = None) -> PipelineCatalog:
     """Version 1 live, filled; with two quarantined rows and their counts."""
-    catalog = Catalog.open(tables, "shop", clock=clock)
+    catalog = PipelineCatalog.open(tables, "shop", clock=clock)
     catalog.create_first("# one\n", ["clean_orders", "revenue"], note="first")
     fill_version(catalog, 1, 1)
     write(
@@ -67,7 +67,7 @@ def make_shop(tables: Path, clock: ManualClock | SystemClock | None = None) -> C
     return catalog
 
 
-def replayed(catalog: Catalog) -> datetime:
+def replayed(catalog: PipelineCatalog) -> datetime:
     """Version 2 with doubled amounts, cut over; the time when that was."""
     number = catalog.begin_version("# two\n", ["clean_orders", "revenue"]).number
     fill_version(catalog, number, 2)

@@ -23,17 +23,17 @@ from waits import eventually
 
 from headrace.core.clock import ManualClock
 from headrace.core.errors import OperatorError
-from headrace.tables.catalog import Catalog
+from headrace.tables.catalog import PipelineCatalog
 from headrace.tables.version_code import VersionCode
 
-Change = Callable[[Catalog], object]
+Change = Callable[[PipelineCatalog], object]
 OLD = VersionCode(main=b"two", modules={"gone.py": b"g", "pack/part.py": b"a"})
 NEW = VersionCode(main=b"two b", modules={"pack/part.py": b"b", "pack/more/new.py": b"n"})
 
 
 def prepared(tables: Path) -> None:
     """Version 1 retired, 2 live, 3 building with another table and without an old one."""
-    catalog = Catalog.open(tables, "shop", clock=ManualClock())
+    catalog = PipelineCatalog.open(tables, "shop", clock=ManualClock())
     catalog.create_first("one", ["orders", "old"])
     catalog.cut_over(catalog.begin_version(OLD, ["orders", "old"]).number)
     catalog.begin_version("three", ["orders", "new"])
@@ -41,9 +41,9 @@ def prepared(tables: Path) -> None:
         Path(catalog.layout.table_dir(number, "orders"), "_delta_log").mkdir(parents=True)
 
 
-def check_consistent(tables: Path) -> Catalog:
+def check_consistent(tables: Path) -> PipelineCatalog:
     """Everything that must hold of a catalog that was just opened."""
-    catalog = Catalog.open(tables, "shop")
+    catalog = PipelineCatalog.open(tables, "shop")
     layout, live = catalog.layout, catalog.live
     assert catalog.warnings == ()
     names = set(os.listdir(layout.root)) if os.path.isdir(layout.root) else set()
@@ -60,7 +60,7 @@ def check_consistent(tables: Path) -> Catalog:
     for earlier, later in zip(catalog.intervals, catalog.intervals[1:], strict=False):
         assert earlier.until == later.since
     assert all(each.until is None or each.since <= each.until for each in catalog.intervals)
-    again = Catalog.open(tables, "shop")
+    again = PipelineCatalog.open(tables, "shop")
     assert (again.versions, again.intervals) == (catalog.versions, catalog.intervals)
     return catalog
 
@@ -89,7 +89,7 @@ def test_a_change_killed_at_any_step_leaves_old_or_new_and_can_be_done_again(
     while killed:
         tables = tmp_path / f"step{steps}"
         shutil.copytree(base, tables, symlinks=True)
-        catalog = Catalog.open(tables, "shop", disk=CrashDisk(-1))
+        catalog = PipelineCatalog.open(tables, "shop", disk=CrashDisk(-1))
         before = catalog.history
         disk = CrashDisk(steps, after=after)
         catalog._disk = disk
@@ -123,7 +123,7 @@ def test_the_first_version_killed_at_any_step_can_be_made_again(tmp_path: Path, 
     while killed:
         tables = tmp_path / f"step{step}"
         try:
-            Catalog.open(tables, "shop", disk=CrashDisk(step, after=after)).create_first("one", ["orders"])
+            PipelineCatalog.open(tables, "shop", disk=CrashDisk(step, after=after)).create_first("one", ["orders"])
             killed = False
         except Killed:
             pass
@@ -141,12 +141,12 @@ def test_the_time_of_a_cut_over_survives_a_crash_before_it_was_written_down(tmp_
     clock = ManualClock()
     clock.advance(77_777)
     for step in range(100):
-        catalog = Catalog.open(tmp_path, "shop", clock=clock)
+        catalog = PipelineCatalog.open(tmp_path, "shop", clock=clock)
         catalog._disk = CrashDisk(step)
         try:
             catalog.cut_over(3)
         except Killed:
-            found = Catalog.open(tmp_path, "shop")
+            found = PipelineCatalog.open(tmp_path, "shop")
             if found.live is not None and found.live.number == 3:
                 break
     assert found.intervals[-1].since.timestamp() * 1000 == clock.now_ms()
@@ -170,9 +170,9 @@ def test_any_sequence_of_changes_and_crashes_stays_consistent(
     operations: list[tuple[str, int, bool, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     tables = tmp_path_factory.mktemp("tables")
-    Catalog.open(tables, "shop").create_first("one", ["t1"])
+    PipelineCatalog.open(tables, "shop").create_first("one", ["t1"])
     for name, step, after, number in operations:
-        catalog = Catalog.open(tables, "shop", disk=CrashDisk(-1))
+        catalog = PipelineCatalog.open(tables, "shop", disk=CrashDisk(-1))
         before = catalog.history
         catalog._disk = CrashDisk(step, after=after)
         try:
@@ -198,8 +198,8 @@ def test_any_sequence_of_changes_and_crashes_stays_consistent(
 def test_real_processes_killed_at_random_leave_a_catalog_that_opens(tmp_path: Path) -> None:
     program = (
         "import sys\n"
-        "from headrace.tables.catalog import Catalog\n"
-        "catalog = Catalog.open(sys.argv[1], 'shop')\n"
+        "from headrace.tables.catalog import PipelineCatalog\n"
+        "catalog = PipelineCatalog.open(sys.argv[1], 'shop')\n"
         "catalog.live or catalog.create_first('one', ['orders'])\n"
         "print('go', flush=True)\n"
         "while True:\n"
@@ -220,7 +220,7 @@ def test_real_processes_killed_at_random_leave_a_catalog_that_opens(tmp_path: Pa
 
 def test_readers_never_see_a_mix_while_others_cut_over(tmp_path: Path) -> None:
     """Two tables of one version carry its number; whoever resolves both sees the same number twice."""
-    catalog = Catalog.open(tmp_path, "shop")
+    catalog = PipelineCatalog.open(tmp_path, "shop")
     catalog.create_first("one", ["a", "b"])
     catalog.begin_version("two", ["a", "b"])
     for number in (1, 2):
@@ -260,7 +260,7 @@ def test_a_removal_killed_at_any_step_has_not_begun_or_can_be_completed(tmp_path
     while killed:
         tables = tmp_path / f"step{steps}"
         shutil.copytree(tmp_path / "base", tables, symlinks=True)
-        catalog = Catalog.open(tables, "shop", disk=CrashDisk(-1))
+        catalog = PipelineCatalog.open(tables, "shop", disk=CrashDisk(-1))
         catalog._disk = CrashDisk(steps, after=after)
         try:
             catalog.remove()
@@ -273,7 +273,7 @@ def test_a_removal_killed_at_any_step_has_not_begun_or_can_be_completed(tmp_path
             assert all(each.state == "discarded" for each in found.versions)
         found.remove()
         assert os.listdir(tables) == [".headrace"]
-        assert Catalog.open(tables, "shop").versions == ()
+        assert PipelineCatalog.open(tables, "shop").versions == ()
         steps += 1
     assert lives == sorted(lives, key=lambda live: live is None)  # live up to one step, gone from then on
     assert set(lives) == {2, None}

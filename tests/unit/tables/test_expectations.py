@@ -4,7 +4,7 @@ from pathlib import Path
 
 from shop import make_shop
 
-from headrace.tables.expectations import BatchOutcome, Outcome, Summary, read_outcomes, summarize
+from headrace.tables.expectations import BatchOutcome, ExpectationSummary, Outcome, read_outcomes, summarize
 from headrace.tables.versions import time_of
 
 AT = time_of("2026-10-05T12:00:00.250Z")
@@ -20,7 +20,9 @@ def test_the_last_line_of_a_batch_counts_and_a_torn_one_does_not(tmp_path: Path)
     path.write_text("".join(each.to_line() for each in lines) + outcome(2, 9).to_line()[:-8])
     found = read_outcomes(str(path))
     assert found == [outcome(0, 0), outcome(1, 2)]
-    assert summarize(found) == [Summary(name="größer 0", action="drop", rows=20, failed=2, batch_last_failed=1)]
+    assert summarize(found) == [
+        ExpectationSummary(name="größer 0", action="drop", rows=20, failed=2, batch_last_failed=1)
+    ]
 
 
 def test_a_node_without_expectations_has_none(tmp_path: Path) -> None:

@@ -21,12 +21,18 @@ def run_pytest(directory: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_worked_example_of_the_docs_passes_as_it_stands(tmp_path: Path) -> None:
     blocks = BLOCK.findall(DOC.read_text())
-    assert [name for name, _ in blocks] == ["flagging.py", "test_flagging.py", "sales.py"]
+    assert [name for name, _ in blocks] == [
+        "flagging.py",
+        "test_flagging.py",
+        "membership.py",
+        "test_membership.py",
+        "sales.py",
+    ]
     for name, code in blocks:
         (tmp_path / name).write_text(code)
     done = run_pytest(tmp_path, str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 passed" in done.stdout
+    assert "6 passed" in done.stdout
 
 
 CONFTEST = """

@@ -6,10 +6,18 @@ Fetch are apart: they never become Python objects of kio's.
 
 import functools
 import importlib
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from headrace.broker import rights
+from headrace.protocol import fetch, produce
 
 if TYPE_CHECKING:
     from headrace.broker.api import Api
+
+
+# librdkafka before 2.12 gives up on gzip, snappy and lz4 unless Produce is advertised from version 0 on, though it
+# then uses a newer one; Apache Kafka 4 advertises the same.
+PRODUCE_LOW_ADVERTISED: Final = 0
 
 
 class Served(NamedTuple):
@@ -58,7 +66,60 @@ TABLE: tuple[Served, ...] = (
     Served(69, "ConsumerGroupDescribe", 0, 1, "consumer_group_describe"),
     Served(75, "DescribeTopicPartitions", 0, 0, "describe_topic_partitions"),
 )
+
+# What each of them needs, as in Kafka. Where two needs stand for each other, as for topics that are made, the wider one
+# is asked first. Where names are listed, those that may not be described are left out.
+RIGHTS: Final[dict[int, tuple[rights.Need, ...]]] = {
+    0: (rights.WRITE_TOPIC, rights.WRITE_TRANSACTION),
+    1: (rights.READ_TOPIC, rights.ACT_AS_BROKER),
+    2: (rights.DESCRIBE_TOPIC,),
+    3: (rights.DESCRIBE_TOPIC, rights.CREATE_IN_CLUSTER, rights.CREATE_TOPIC, rights.DESCRIBE_CLUSTER),
+    8: (rights.READ_GROUP, rights.READ_TOPIC),
+    9: (rights.DESCRIBE_GROUP, rights.DESCRIBE_TOPIC),
+    10: (rights.DESCRIBE_GROUP, rights.DESCRIBE_TRANSACTION),
+    11: (rights.READ_GROUP,),
+    12: (rights.READ_GROUP,),
+    13: (rights.READ_GROUP,),
+    14: (rights.READ_GROUP,),
+    15: (rights.DESCRIBE_GROUP,),
+    16: (rights.DESCRIBE_CLUSTER, rights.DESCRIBE_GROUP),
+    18: (),
+    19: (rights.CREATE_IN_CLUSTER, rights.CREATE_TOPIC, rights.DESCRIBE_TOPIC_CONFIGS),
+    20: (rights.DELETE_IN_CLUSTER, rights.DESCRIBE_TOPIC, rights.DELETE_TOPIC),
+    21: (rights.DELETE_TOPIC,),
+    22: (rights.WRITE_TRANSACTION, rights.WRITE_IDEMPOTENTLY, rights.WRITE_TOPIC),
+    23: (rights.ACT_AS_BROKER, rights.DESCRIBE_TOPIC),
+    24: (rights.WRITE_TRANSACTION, rights.WRITE_TOPIC, rights.ACT_AS_BROKER),
+    25: (rights.WRITE_TRANSACTION, rights.READ_GROUP),
+    26: (rights.WRITE_TRANSACTION,),
+    27: (rights.ALTER_CLUSTER, rights.ACT_AS_BROKER),
+    28: (rights.WRITE_TRANSACTION, rights.READ_GROUP, rights.READ_TOPIC),
+    32: (rights.DESCRIBE_TOPIC_CONFIGS, rights.DESCRIBE_BROKER_CONFIGS),
+    33: (rights.ALTER_TOPIC_CONFIGS, rights.ALTER_BROKER_CONFIGS),
+    35: (rights.DESCRIBE_CLUSTER,),
+    37: (rights.ALTER_TOPIC,),
+    42: (rights.DELETE_GROUP,),
+    44: (rights.ALTER_TOPIC_CONFIGS, rights.ALTER_BROKER_CONFIGS),
+    47: (rights.DELETE_GROUP, rights.READ_TOPIC),
+    60: (rights.DESCRIBE_CLUSTER,),
+    61: (rights.READ_TOPIC,),
+    65: (rights.DESCRIBE_TRANSACTION, rights.DESCRIBE_TOPIC),
+    66: (rights.DESCRIBE_TRANSACTION,),
+    68: (rights.READ_GROUP, rights.DESCRIBE_TOPIC),
+    69: (rights.DESCRIBE_GROUP, rights.DESCRIBE_TOPIC),
+    75: (rights.DESCRIBE_TOPIC,),
+}
 _BY_KEY = {served.key: served for served in TABLE}
+NAMES = {produce.KEY: "Produce", fetch.KEY: "Fetch", **{served.key: served.name for served in TABLE}}
+ADVERTISED: Final = tuple(
+    sorted(
+        [
+            (produce.KEY, PRODUCE_LOW_ADVERTISED, produce.HIGH),
+            (fetch.KEY, fetch.LOW, fetch.HIGH),
+            *[(served.key, served.low, served.high) for served in TABLE],
+        ]
+    )
+)  # (key, lowest, highest version) of every request that is answered
 
 
 @functools.cache

@@ -11,21 +11,27 @@ from typing import TYPE_CHECKING
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.handlers.transaction_errors import fenced
+from headrace.broker.rights import READ_GROUP, WRITE_TRANSACTION
 from headrace.broker.steps import Steps
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import TransactionParts
 
 FENCED_SINCE = 2
 
 
-def handle(node: Node, request: Request) -> Body | Later | Steps:
+def handle(parts: TransactionParts, request: Request) -> Body | Later | Steps:
     body, soon = request.body, Soon()
+    rights, session = parts.rights, request.session
+    refused = rights.refusal(session, WRITE_TRANSACTION, body.transactional_id)
+    refused = refused or rights.refusal(session, READ_GROUP, body.group_id)
+    if refused:
+        return {"error_code": refused}
 
     def answer(answered: Body) -> None:
         soon({"error_code": fenced(answered["error_code"], request.version, FENCED_SINCE)})
 
-    node.transactions.add_offsets(body.transactional_id, body.producer_id, body.producer_epoch, body.group_id, answer)
+    parts.transactions.add_offsets(body.transactional_id, body.producer_id, body.producer_epoch, body.group_id, answer)
     return soon.result()
 
 

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.handlers.transaction_errors import fenced
+from headrace.broker.rights import ACT_AS_BROKER, WRITE_TOPIC, WRITE_TRANSACTION
 from headrace.broker.steps import ITEMS_PER_STEP, Steps, stepped, up_to_few
 from headrace.broker.topic_names import INTERNAL
-from headrace.coordinator.transactions.transaction import VERSION_0, VERSION_2, TopicPartition
+from headrace.coordinator.topic_view import TopicPartition
+from headrace.coordinator.transactions.transaction import VERSION_0, VERSION_2
 from headrace.protocol.error_codes import (
     NONE,
     OPERATION_NOT_ATTEMPTED,
@@ -25,7 +27,7 @@ from headrace.protocol.error_codes import (
 )
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import TransactionParts
 
 FENCED_SINCE = 2
 BATCHED_SINCE = 4
@@ -33,20 +35,25 @@ BATCHED_SINCE = 4
 Codes = Mapping[TopicPartition, int]
 
 
-def handle(node: Node, request: Request) -> Body | Later | Steps:
+def handle(parts: TransactionParts, request: Request) -> Body | Later | Steps:
     body = request.body
+    rights, session = parts.rights, request.session
     if request.version >= BATCHED_SINCE:
+        refused = rights.refusal(session, ACT_AS_BROKER)
+        if refused:
+            return {"error_code": refused, "results_by_transaction": []}
         named = (len(topic.partitions) for each in body.transactions for topic in each.topics)
         count = max(len(body.transactions), up_to_few(named))
-        return stepped(_answer_many(node, body.transactions), count, must_end=True)
+        return stepped(_answer_many(parts, body.transactions), count, must_end=True)
     count = up_to_few(len(topic.partitions) for topic in body.v3_and_below_topics)
-    return stepped(_answer_one(node, request), count, must_end=True)
+    return stepped(_answer_one(parts, request), count, must_end=True)
 
 
-def _answer_one(node: Node, request: Request) -> Generator[None, None, Body | Later]:
+def _answer_one(parts: TransactionParts, request: Request) -> Generator[None, None, Body | Later]:
     body, version, soon = request.body, request.version, Soon()
     partitions = yield from _partitions(body.v3_and_below_topics)
-    refused = yield from _refused(node, partitions, internal_allowed=False)
+    code = parts.rights.refusal(request.session, WRITE_TRANSACTION, body.v3_and_below_transactional_id)
+    refused: Codes = dict.fromkeys(partitions, code) if code else (yield from _refused(parts, partitions, request))
     if refused:
         return {"results_by_topic_v3_and_below": (yield from _by_topic(refused))}
 
@@ -54,7 +61,7 @@ def _answer_one(node: Node, request: Request) -> Generator[None, None, Body | La
         codes = dict.fromkeys(partitions, fenced(code, version, FENCED_SINCE))
         return {"results_by_topic_v3_and_below": (yield from _by_topic(codes))}
 
-    node.transactions.add_partitions(
+    parts.transactions.add_partitions(
         body.v3_and_below_transactional_id,
         body.v3_and_below_producer_id,
         body.v3_and_below_producer_epoch,
@@ -65,7 +72,7 @@ def _answer_one(node: Node, request: Request) -> Generator[None, None, Body | La
     return (yield from soon.steps())
 
 
-def _answer_many(node: Node, transactions: tuple[Any, ...]) -> Generator[None, None, Body | Later]:
+def _answer_many(parts: TransactionParts, transactions: tuple[Any, ...]) -> Generator[None, None, Body | Later]:
     results: dict[str, Codes] = {}
     asked: dict[str, Any] = {}  # an id that comes twice counts once
     for each in transactions:
@@ -88,20 +95,20 @@ def _answer_many(node: Node, transactions: tuple[Any, ...]) -> Generator[None, N
     if not asked:
         return {"error_code": NONE, "results_by_transaction": []}
     for transactional_id, each in asked.items():
-        yield from _handle_one(node, each, functools.partial(decided, transactional_id))
+        yield from _handle_one(parts, each, functools.partial(decided, transactional_id))
     return (yield from soon.steps())
 
 
-def _handle_one(node: Node, asked: Any, decided: Callable[[Codes], None]) -> Generator[None, None, None]:
+def _handle_one(parts: TransactionParts, asked: Any, decided: Callable[[Codes], None]) -> Generator[None, None, None]:
     partitions = yield from _partitions(asked.topics)
     key = asked.transactional_id, asked.producer_id, asked.producer_epoch
-    refused = yield from _refused(node, partitions, internal_allowed=True)
+    refused = yield from _refused(parts, partitions, None)
     if refused:
         decided(refused)
     elif asked.verify_only:
         codes = {}
         for topic, index in partitions:
-            codes[topic, index] = node.transactions.verify(*key, topic, index)
+            codes[topic, index] = parts.transactions.verify(*key, topic, index)
             yield
         decided(codes)
     else:
@@ -110,7 +117,7 @@ def _handle_one(node: Node, asked: Any, decided: Callable[[Codes], None]) -> Gen
         def told(code: int) -> None:
             decided(dict.fromkeys(added, code))
 
-        node.transactions.add_partitions(*key, partitions, VERSION_2, told)
+        parts.transactions.add_partitions(*key, partitions, VERSION_2, told)
     yield
 
 
@@ -125,15 +132,16 @@ def _partitions(topics: Iterable[Any]) -> Generator[None, None, tuple[TopicParti
 
 
 def _refused(
-    node: Node, partitions: Iterable[TopicPartition], *, internal_allowed: bool
+    parts: TransactionParts, partitions: Iterable[TopicPartition], client: Request | None
 ) -> Generator[None, None, Codes]:
-    """Empty if all of them may be added."""
+    """Empty if all of them may be added. Brokers, unlike clients, may add any topic."""
     codes = {}
+    rights = parts.rights
     fits = True
     for at, (topic, index) in enumerate(partitions):
-        if topic in INTERNAL and not internal_allowed:
+        if client is not None and (topic in INTERNAL or not rights.allows(client.session, WRITE_TOPIC, topic)):
             code = TOPIC_AUTHORIZATION_FAILED
-        elif node.topics.partition(topic, index) is None:
+        elif parts.topics.partition(topic, index) is None:
             code = UNKNOWN_TOPIC_OR_PARTITION
         else:
             code = OPERATION_NOT_ATTEMPTED

@@ -9,31 +9,24 @@ from headrace.replication.image import BrokerImage
 
 if TYPE_CHECKING:
     from headrace.broker.api import Request
-    from headrace.broker.node import Node
-
-LISTENER = "PLAINTEXT"
+    from headrace.broker.parts import ClusterParts
 
 Address = tuple[int, str, int, str | None]  # id, host, port, rack
 
 
-def address_of(node: Node, request: Request, broker: BrokerImage) -> Address | None:
-    """None for a broker that has no such listener."""
-    rack = broker.rack or None
-    if broker.id == node.settings.node_id:
-        return (broker.id, *_own(node, request), rack)
-    endpoint = broker.endpoints.get(LISTENER)
-    return (broker.id, endpoint.host, endpoint.port, rack) if endpoint is not None else None
-
-
-def addresses(node: Node, request: Request) -> tuple[Address, ...]:
-    found = [address_of(node, request, each) for each in node.cluster.image.brokers.values()]
-    return tuple([each for each in found if each is not None])
-
-
-def _own(node: Node, request: Request) -> tuple[str, int]:
-    settings = node.settings
-    local_host = ""
-    if settings.host in WILDCARDS and not settings.advertised_host and request.connection is not None:
+def address_of(parts: ClusterParts, request: Request, broker: BrokerImage) -> Address | None:
+    """None for a broker that has no such listener, or does not advertise it."""
+    session = request.session
+    endpoint = broker.endpoints.get(session.listener)
+    if endpoint is None:
+        return None
+    host = endpoint.host
+    if host in WILDCARDS and broker.id == parts.settings.node_id:
         # Every interface is listened on: the one that this client came in by is one that it can reach.
-        local_host = request.connection.socket.getsockname()[0]
-    return settings.advertised(node.port, local_host)
+        host = session.local_host
+    return broker.id, host, endpoint.port, broker.rack or None
+
+
+def addresses(parts: ClusterParts, request: Request) -> tuple[Address, ...]:
+    found = [address_of(parts, request, each) for each in parts.cluster.image.brokers.values()]
+    return tuple([each for each in found if each is not None])

@@ -16,6 +16,7 @@ from headrace.broker.handlers.config_resources import (
     answer,
     broker_layer,
     check_change,
+    check_rights,
     count_resources,
 )
 from headrace.broker.steps import Steps, stepped
@@ -24,21 +25,22 @@ from headrace.protocol.error_codes import INVALID_REQUEST
 from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import ConfigParts
 
 
-def handle(node: Node, request: Request) -> Body | Steps:
-    return stepped(_answer_all(node, request), len(request.body.resources), must_end=True)
+def handle(parts: ConfigParts, request: Request) -> Body | Steps:
+    return stepped(_answer_all(parts, request), len(request.body.resources), must_end=True)
 
 
-def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
+def _answer_all(parts: ConfigParts, request: Request) -> Generator[None, None, Body]:
     resources = request.body.resources
     counts = yield from count_resources(resources)
     responses = []
     for resource in resources:
         try:
             check_change(resource, counts)
-            _replace(node, resource, request.body.validate_only)
+            check_rights(parts.rights, request.session, resource)
+            _replace(parts, resource, request.body.validate_only)
             responses.append(answer(resource, None))
         except PeerError as error:
             responses.append(answer(resource, error))
@@ -46,16 +48,16 @@ def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
     return {"responses": responses}
 
 
-def _replace(node: Node, resource: Any, validate_only: bool) -> None:
+def _replace(parts: ConfigParts, resource: Any, validate_only: bool) -> None:
     name = resource.resource_name
     configs = {config.name: config.value for config in resource.configs}
     if resource.resource_type == TOPIC:
         if not name:
             raise PeerError(INVALID_REQUEST, "Default topic resources are not allowed.")
-        node.controller.alter(name, configs, validate_only=validate_only)
+        parts.controller.alter(name, configs, validate_only=validate_only)
     elif resource.resource_type == BROKER:
-        layer = broker_layer(name, node.settings.node_id)
-        node.dynamic_settings.replace(layer, configs, validate_only=validate_only)
+        layer = broker_layer(name, parts.settings.node_id)
+        parts.dynamic_settings.replace(layer, configs, validate_only=validate_only)
     else:
         raise PeerError(INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 

@@ -13,13 +13,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
+from headrace.broker.handlers import ADVERTISED
+from headrace.protocol.api_keys import API_VERSIONS
 from headrace.protocol.error_codes import INVALID_REQUEST, NONE, UNSUPPORTED_VERSION
-from headrace.protocol.messages import API_VERSIONS, Body, encode_body
+from headrace.protocol.messages import Body, encode_body
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import SoftwareParts
 
 LOW, HIGH = 0, 4
+SOFTWARE_SINCE = 3
 
 # What clients look for before they use the consumer group protocol, or a transaction whose end bumps the epoch.
 FEATURES = {"group.version": 1, "transaction.version": 2}
@@ -28,22 +31,30 @@ FEATURES_FROM_0_SINCE = 4  # v3 cannot tell of a feature whose lowest version is
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(node: Node, request: Request) -> Body:
+def handle(parts: SoftwareParts, request: Request) -> Body:
     if not LOW <= request.version <= HIGH:
         return unsupported()
-    if request.version >= 3 and not (
-        _SOFTWARE.fullmatch(request.body.client_software_name)
-        and _SOFTWARE.fullmatch(request.body.client_software_version)
-    ):
-        return {"error_code": INVALID_REQUEST, "api_keys": []}
-    return _answer(request.version, node.router.served())
+    if request.version >= SOFTWARE_SINCE:
+        name, version = request.body.client_software_name, request.body.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            return {"error_code": INVALID_REQUEST, "api_keys": []}
+        session = request.session
+        session.software_name, session.software_version = name, version
+        parts.software.tell(session, name)
+    if request.throttle_ms:
+        return _body(request.version)
+    return _encoded(request.version)
 
 
 @functools.cache
-def _answer(version: int, apis: tuple[tuple[int, int, int], ...]) -> bytes:
-    body = {
+def _encoded(version: int) -> bytes:
+    return encode_body(API_VERSIONS, version, _body(version))
+
+
+def _body(version: int) -> Mapping[str, object]:
+    return {
         "error_code": NONE,
-        "api_keys": [{"api_key": key, "min_version": low, "max_version": high} for key, low, high in apis],
+        "api_keys": [{"api_key": key, "min_version": low, "max_version": high} for key, low, high in ADVERTISED],
         "supported_features": [
             {"name": name, "min_version": 0, "max_version": level} for name, level in FEATURES.items()
         ]
@@ -54,7 +65,6 @@ def _answer(version: int, apis: tuple[tuple[int, int, int], ...]) -> bytes:
             {"name": name, "max_version_level": level, "min_version_level": level} for name, level in FEATURES.items()
         ],
     }
-    return encode_body(API_VERSIONS, version, body)
 
 
 def unsupported() -> Mapping[str, object]:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sized
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.catalog import CLUSTER_WIDE, THIS_BROKER
+from headrace.broker.rights import (
+    ALTER_BROKER_CONFIGS,
+    ALTER_TOPIC_CONFIGS,
+    DESCRIBE_BROKER_CONFIGS,
+    DESCRIBE_TOPIC_CONFIGS,
+    Rights,
+)
 from headrace.broker.steps import tally
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import INVALID_REQUEST
+
+if TYPE_CHECKING:
+    from headrace.broker.client_session import ClientSession
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 CONFIGS_MAX: Final = 1_000  # settings of one resource in a request
@@ -46,6 +56,14 @@ def check_change(resource: Any, counts: Mapping[tuple[int, str], int], nullable:
     nulls = [config.name for config in resource.configs if config.value is None and config.name not in allowed]
     if nulls:
         raise PeerError(INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+
+
+def check_rights(rights: Rights, session: ClientSession, resource: Any, *, changes: bool = True) -> None:
+    """Who may change the settings of this resource, or look at them."""
+    if resource.resource_type == TOPIC:
+        rights.check(session, ALTER_TOPIC_CONFIGS if changes else DESCRIBE_TOPIC_CONFIGS, resource.resource_name)
+    elif resource.resource_type in (BROKER, BROKER_LOGGER):
+        rights.check(session, ALTER_BROKER_CONFIGS if changes else DESCRIBE_BROKER_CONFIGS)
 
 
 def check_count(configs: Sized) -> None:

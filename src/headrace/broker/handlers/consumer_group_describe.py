@@ -9,22 +9,28 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
-from headrace.broker.handlers.describe_groups import ON_GROUP
-from headrace.broker.handlers.operations import NOT_ASKED
+from headrace.broker.handlers.soon import Body
+from headrace.broker.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, NOT_ASKED, Rights
 from headrace.broker.steps import Steps, stepped
-from headrace.protocol.error_codes import NONE
-from headrace.protocol.messages import Body
+from headrace.coordinator.consumer.view import undescribed
+from headrace.core.errors import PeerError
+from headrace.protocol.acl_codes import GROUP
+from headrace.protocol.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.client_session import ClientSession
+    from headrace.broker.parts import GroupParts
+
+HIDDEN = "The group has described topic(s) that the client is not authorized to describe."
 
 
-def handle(node: Node, request: Request) -> Body | Steps:
-    return stepped(_answer(node, request), len(request.body.group_ids))
+def handle(parts: GroupParts, request: Request) -> Body | Steps:
+    return stepped(_answer(parts, request), len(request.body.group_ids))
 
 
-def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
+def _answer(parts: GroupParts, request: Request) -> Generator[None, None, Body]:
     asked = request.body.include_authorized_operations
+    rights, session = parts.rights, request.session
     groups = []
     seen: set[str] = set()  # a group that is named twice is answered once: a short request has no answer without end
     for group_id in request.body.group_ids:
@@ -32,10 +38,31 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
         if group_id in seen:
             continue
         seen.add(group_id)
-        group = node.groups.consumer_describe([group_id])[0]
+        refused = rights.refusal(session, DESCRIBE_GROUP, group_id)
+        if refused:
+            groups.append(undescribed(group_id, PeerError(refused, "")))
+            continue
+        group = parts.groups.consumer_describe([group_id])[0]
+        if not rights.is_open and not (yield from _may_see(rights, session, group)):
+            groups.append({**group, "error_code": TOPIC_AUTHORIZATION_FAILED, "error_message": HIDDEN, "members": []})
+            continue
         told = asked and group["error_code"] == NONE
-        groups.append({**group, "authorized_operations": ON_GROUP if told else NOT_ASKED})
+        groups.append({**group, "authorized_operations": rights.mask(session, GROUP, group_id) if told else NOT_ASKED})
     return {"groups": groups}
+
+
+def _may_see(rights: Rights, session: ClientSession, group: Body) -> Generator[None, None, bool]:
+    """Its members name topics: whoever may not describe one of them sees none of the members, as in Kafka."""
+    topics: set[str] = set()
+    for member in group["members"]:
+        for what in ("assignment", "target_assignment"):
+            topics.update(each["topic_name"] for each in member[what]["topic_partitions"])
+        yield
+    for name in topics:
+        if not rights.allows(session, DESCRIBE_TOPIC, name):
+            return False
+        yield
+    return True
 
 
 API = Api(key=69, name="ConsumerGroupDescribe", low=0, high=1, handle=handle)

@@ -12,14 +12,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.api import Api, Later, Request
-from headrace.broker.handlers.client_host import client_host
 from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.rights import DESCRIBE_TOPIC, READ_GROUP
 from headrace.broker.steps import Steps
 from headrace.coordinator.consumer.requests import Heartbeat, refused_heartbeat
 from headrace.protocol.error_codes import INVALID_REQUEST
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import GroupParts
 
 # What one member may say at once, since it is looked at at once.
 TOPICS_MAX: Final = 10_000  # by name, or that it has partitions of
@@ -28,12 +28,19 @@ _MS: Final = timedelta(milliseconds=1)
 _NO_ID: Final = uuid.UUID(int=0)
 
 
-def handle(node: Node, request: Request) -> Body | Later | Steps:
+def handle(parts: GroupParts, request: Request) -> Body | Later | Steps:
     body = request.body
     names, owned = body.subscribed_topic_names, body.topic_partitions
     fault = _fault(names or (), owned or ())
     if fault:
         return refused_heartbeat(INVALID_REQUEST, fault)
+    rights, session = parts.rights, request.session
+    if not rights.is_open:
+        refused = rights.refusal(session, READ_GROUP, body.group_id)
+        for name in names or () if not refused else ():
+            refused = refused or rights.refusal(session, DESCRIBE_TOPIC, name)
+        if refused:
+            return refused_heartbeat(refused)
     beat = Heartbeat(
         group_id=body.group_id,
         member_id=body.member_id,
@@ -46,12 +53,12 @@ def handle(node: Node, request: Request) -> Body | Later | Steps:
         server_assignor=body.server_assignor,
         owned=None if owned is None else {each.topic_id or _NO_ID: frozenset(each.partitions) for each in owned},
         client_id=request.client_id or "",
-        client_host=client_host(request),
+        client_host=request.session.shown_host,
         fresh_id="" if body.member_id else str(uuid.uuid4()),
         version=request.version,
     )
     soon = Soon()
-    node.groups.consumer_heartbeat(beat, soon)
+    parts.groups.consumer_heartbeat(beat, soon)
     return soon.result()
 
 

@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Request
-from headrace.broker.handlers.assignment import check_replicas
-from headrace.broker.handlers.create_topics import PARTITIONS_A_REQUEST_MAX
+from headrace.broker.handlers.create_topics import PARTITIONS_PER_REQUEST_MAX
+from headrace.broker.rights import ALTER_TOPIC
 from headrace.broker.steps import Steps, tally
 from headrace.broker.topic_names import OFFSETS_TOPIC, check_not_internal
 from headrace.core.errors import PeerError
@@ -28,14 +28,14 @@ from headrace.protocol.error_codes import (
 from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import TopicParts
 
 
-def handle(node: Node, request: Request) -> Body | Steps:
-    return Steps(_answer(node, request), must_end=True)
+def handle(parts: TopicParts, request: Request) -> Body | Steps:
+    return Steps(_answer(parts, request), must_end=True)
 
 
-def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
+def _answer(parts: TopicParts, request: Request) -> Generator[None, None, Body]:
     body = request.body
     counts = yield from tally(topic.name for topic in body.topics)
     results: dict[str, Mapping[str, object]] = {}
@@ -45,11 +45,12 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
         try:
             if counts[topic.name] > 1:
                 raise PeerError(INVALID_REQUEST, "Duplicate topic name.")
+            parts.rights.check(request.session, ALTER_TOPIC, topic.name)
             if body.timeout <= timedelta():
                 raise PeerError(REQUEST_TIMED_OUT, "")
-            _check(node, topic)
+            _check(parts, topic)
             if not body.validate_only:
-                yield from node.controller.grow_in_steps(topic.name, topic.count)
+                yield from parts.controller.grow_in_steps(topic.name, topic.count)
             results[topic.name] = {"name": topic.name, "error_code": NONE, "error_message": None}
         except PeerError as error:
             message = error.message or None
@@ -58,8 +59,8 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     return {"results": list(results.values())}
 
 
-def _check(node: Node, asked: Any) -> None:
-    topic = node.topics.get(asked.name)
+def _check(parts: TopicParts, asked: Any) -> None:
+    topic = parts.topics.get(asked.name)
     if topic is None:
         raise PeerError(UNKNOWN_TOPIC_OR_PARTITION, "")
     check_not_internal(asked.name, "grown", f"set {_count_setting(asked.name)} before a broker's first start")
@@ -70,15 +71,14 @@ def _check(node: Node, asked: Any) -> None:
         why = f"currently has {existing} partition(s); {asked.count} would not be an increase."
         raise PeerError(INVALID_PARTITIONS, f"The topic {asked.name} {why}")
     more = asked.count - existing
-    if more > PARTITIONS_A_REQUEST_MAX:
+    if more > PARTITIONS_PER_REQUEST_MAX:
         raise PeerError(POLICY_VIOLATION, "Excessively large number of partitions per request.")
     if asked.assignments is not None:
         if len(asked.assignments) != more:
             why = f"but only {len(asked.assignments)} assignment(s) were specified."
             message = f"Attempted to add {more} additional partition(s), {why}"
             raise PeerError(INVALID_REPLICA_ASSIGNMENT, message)
-        for assignment in asked.assignments:
-            check_replicas(assignment.broker_ids, node.cluster.image.brokers)
+        parts.controller.assigned([assignment.broker_ids for assignment in asked.assignments])
 
 
 def _count_setting(name: str) -> str:

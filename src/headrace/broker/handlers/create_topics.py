@@ -6,15 +6,15 @@ force, v7 with the topic's id. Earlier versions are answered with less.
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.api import Api, Request
 from headrace.broker.config_view import ConfigView
-from headrace.broker.handlers.assignment import check_replicas
 from headrace.broker.handlers.config_resources import check_count
+from headrace.broker.rights import CREATE_IN_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
 from headrace.broker.standalone import NewTopic
 from headrace.broker.steps import Steps, stepped, tally, up_to_few
 from headrace.broker.topic_names import check_collision, folded
@@ -27,37 +27,42 @@ from headrace.protocol.error_codes import (
     NONE,
     POLICY_VIOLATION,
     REQUEST_TIMED_OUT,
+    TOPIC_AUTHORIZATION_FAILED,
 )
 from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import ConfigParts
 
-PARTITIONS_A_REQUEST_MAX = 10_000  # as Kafka; more would also hold up the event loop
+PARTITIONS_PER_REQUEST_MAX = 10_000  # as Kafka; more would also hold up the event loop
 TOPICS_PER_SLICE: Final = 50  # that are written down at once
 
 
-def handle(node: Node, request: Request) -> Body | Steps:
+def handle(parts: ConfigParts, request: Request) -> Body | Steps:
     count = up_to_few(max(topic.num_partitions, len(topic.assignments)) for topic in request.body.topics)
-    return stepped(_answer(node, request), count, must_end=True)
+    return stepped(_answer(parts, request), count, must_end=True)
 
 
-def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
+def _answer(parts: ConfigParts, request: Request) -> Generator[None, None, Body]:
     body = request.body
     counts = yield from tally(topic.name for topic in body.topics)
     answers: dict[str, Mapping[str, object]] = {}
     planned: list[NewTopic] = []
     alike: dict[str, str] = {}  # the names of this request, folded
     partition_count = 0
+    rights, session = parts.rights, request.session
+    makes_any = rights.allows(session, CREATE_IN_CLUSTER)
     for topic in body.topics:
         if topic.name in answers:
             continue
         try:
             if counts[topic.name] > 1:
                 raise PeerError(INVALID_REQUEST, "Duplicate topic name.")
+            if not makes_any:
+                rights.check(session, CREATE_TOPIC, topic.name)
             if body.timeout <= timedelta():
                 raise PeerError(REQUEST_TIMED_OUT, "")
-            new = _plan(node, topic)
+            new = _plan(parts, topic)
             check_collision(topic.name, alike.setdefault(folded(topic.name), topic.name))
             partition_count += new.partition_count
             planned.append(new)
@@ -65,26 +70,30 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
         except PeerError as error:
             answers[topic.name] = _refused(topic.name, error)
         yield
-    if partition_count > PARTITIONS_A_REQUEST_MAX:
+    if partition_count > PARTITIONS_PER_REQUEST_MAX:
         too_many = PeerError(POLICY_VIOLATION, "Excessively large number of partitions per request.")
         return {"topics": [_refused(name, too_many) for name in answers]}
-    view = ConfigView.of(node.dynamic_settings) if request.version >= 5 else None
-    problems = yield from _make(node, planned, body.validate_only)
+    view = ConfigView.of(parts.dynamic_settings) if request.version >= 5 else None
+    problems = yield from _make(parts, planned, body.validate_only)
     for new, problem in zip(planned, problems, strict=True):
-        answers[new.name] = _made(new, view) if problem is None else _refused(new.name, problem)
+        if problem is not None:
+            answers[new.name] = _refused(new.name, problem)
+        elif view is not None and not rights.allows(session, DESCRIBE_TOPIC_CONFIGS, new.name):
+            answers[new.name] = _hidden(new)
+        else:
+            answers[new.name] = _made(new, view)
         yield
     return {"topics": list(answers.values())}
 
 
-def _plan(node: Node, topic: Any) -> NewTopic:
+def _plan(parts: ConfigParts, topic: Any) -> NewTopic:
     """The checks in Kafka's order: name, settings, then numbers."""
     check_count(topic.configs)
     configs = {config.name: config.value for config in topic.configs}
     count = len(topic.assignments) or topic.num_partitions
-    new = node.controller.plan(topic.name, 1 if count < 1 else count, configs)
+    new = parts.controller.plan(topic.name, 1 if count < 1 else count, configs)
     if topic.assignments:
-        _check_assignments(topic, node.cluster.image.brokers)
-        return new
+        return replace(new, replicas=parts.controller.assigned(_manual(topic)))
     replicas = topic.replication_factor
     if replicas == 0 or replicas < -1:
         why = "Replication factor must be larger than 0, or -1 to use the default value."
@@ -92,30 +101,33 @@ def _plan(node: Node, topic: Any) -> NewTopic:
     if count == 0 or count < -1:
         why = "Number of partitions was set to an invalid non-positive value."
         raise PeerError(INVALID_PARTITIONS, why)
-    node.controller.check_replication_factor(replicas)
-    return new if count != -1 else replace(new, partition_count=node.settings.num_partitions)
+    placed = parts.controller.placed(count if count != -1 else parts.settings.num_partitions, replicas)
+    return replace(new, replicas=placed)
 
 
-def _check_assignments(topic: Any, brokers: Container[int]) -> None:
+def _manual(topic: Any) -> list[Sequence[int]]:
+    """The brokers that a client gives each partition to, in the order of the partitions."""
     manual = "A manual partition assignment was specified, but"
     if topic.replication_factor != -1:
         raise PeerError(INVALID_REQUEST, f"{manual} replication factor was not set to -1.")
     if topic.num_partitions != -1:
         raise PeerError(INVALID_REQUEST, f"{manual} numPartitions was not set to -1.")
-    seen: set[int] = set()
+    found: dict[int, Sequence[int]] = {}
     for assignment in topic.assignments:
         index = assignment.partition_index
-        if index in seen:
+        if index in found:
             why = f"Found multiple manual partition assignments for partition {index}"
             raise PeerError(INVALID_REPLICA_ASSIGNMENT, why)
-        seen.add(index)
-        check_replicas(assignment.broker_ids, brokers)
-    if seen != set(range(len(seen))):
+        found[index] = assignment.broker_ids
+    if set(found) != set(range(len(found))):
         why = "partitions should be a consecutive 0-based integer sequence"
         raise PeerError(INVALID_REPLICA_ASSIGNMENT, why)
+    return [found[index] for index in range(len(found))]
 
 
-def _make(node: Node, planned: list[NewTopic], validate_only: bool) -> Generator[None, None, list[PeerError | None]]:
+def _make(
+    parts: ConfigParts, planned: list[NewTopic], validate_only: bool
+) -> Generator[None, None, list[PeerError | None]]:
     problems: list[PeerError | None] = [None] * len(planned)
     if validate_only:
         return problems
@@ -123,12 +135,12 @@ def _make(node: Node, planned: list[NewTopic], validate_only: bool) -> Generator
         free = []  # another request may have made some since they were planned, up to the last moment
         for at, new in enumerate(planned[first : first + TOPICS_PER_SLICE], first):
             try:
-                node.controller.plan(new.name, new.partition_count, new.overrides)
+                parts.controller.plan(new.name, new.partition_count, new.overrides)
                 free.append(at)
             except PeerError as error:
-                problems[at] = error
+                problems[at] = error.with_traceback(None)  # which would keep this frame, and so what is made
         try:
-            made = yield from node.controller.make_in_steps([planned[at] for at in free])
+            made = yield from parts.controller.make_in_steps([planned[at] for at in free])
         except PeerError as error:
             made = [error] * len(free)
         for at, result in zip(free, made, strict=True):
@@ -157,6 +169,13 @@ def _made(new: NewTopic, view: ConfigView | None) -> Mapping[str, object]:
         "replication_factor": new.replication_factor,
         "configs": configs,
     }
+
+
+def _hidden(new: NewTopic) -> Mapping[str, object]:
+    """For those who may make it and not look at its settings."""
+    hidden = {"num_partitions": -1, "replication_factor": -1, "configs": []}
+    error = {"error_code": NONE, "error_message": None, "topic_config_error_code": TOPIC_AUTHORIZATION_FAILED}
+    return {"name": new.name, "topic_id": new.id, **error, **hidden}
 
 
 def _refused(name: str, error: PeerError) -> Mapping[str, object]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.leadership import usable_log
+from headrace.broker.rights import DELETE_TOPIC
 from headrace.broker.steps import Steps, stepped, up_to_few
 from headrace.core.errors import PeerError, StorageError
 from headrace.protocol.error_codes import (
@@ -22,20 +23,23 @@ from headrace.protocol.error_codes import (
 from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import LogParts
 
 
-def handle(node: Node, request: Request) -> Body | Steps:
+def handle(parts: LogParts, request: Request) -> Body | Steps:
     count = up_to_few(len(topic.partitions) for topic in request.body.topics)
-    return stepped(_answer(node, request), count, must_end=True)
+    return stepped(_answer(parts, request), count, must_end=True)
 
 
-def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
+def _answer(parts: LogParts, request: Request) -> Generator[None, None, Body]:
     topics = []
     for topic in request.body.topics:
         answers = {}
+        refused = parts.rights.refusal(request.session, DELETE_TOPIC, topic.name)
         for asked in topic.partitions:
-            code, start_offset = _delete(node, topic.name, asked.partition_index, asked.offset)
+            code, start_offset = refused, -1
+            if not refused:
+                code, start_offset = _delete(parts, topic.name, asked.partition_index, asked.offset)
             answers[asked.partition_index] = {
                 "partition_index": asked.partition_index,
                 "low_watermark": start_offset,
@@ -47,9 +51,9 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     return {"topics": topics}
 
 
-def _delete(node: Node, name: str, index: int, offset: int) -> tuple[int, int]:
-    topic = node.topics.get(name)
-    log, code = usable_log(node.topics.partition(name, index))
+def _delete(parts: LogParts, name: str, index: int, offset: int) -> tuple[int, int]:
+    topic = parts.topics.get(name)
+    log, code = usable_log(parts.topics.partition(name, index))
     if log is None or topic is None:
         return code, -1
     if topic.internal:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from headrace.broker.api import Api, Request
+from headrace.broker.rights import DELETE_IN_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC, refused
 from headrace.broker.steps import Steps, tally
 from headrace.broker.topic_names import check_not_internal
 from headrace.core.errors import PeerError
@@ -26,18 +27,18 @@ from headrace.protocol.error_codes import (
 from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import TopicParts
     from headrace.broker.topics import Topic
 
 Asked = tuple[str | None, UUID | None]  # name, id
 TOPICS_PER_SLICE: Final = 50  # that are written down at once
 
 
-def handle(node: Node, request: Request) -> Body | Steps:
-    return Steps(_answer_all(node, request), must_end=True)
+def handle(parts: TopicParts, request: Request) -> Body | Steps:
+    return Steps(_answer_all(parts, request), must_end=True)
 
 
-def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
+def _answer_all(parts: TopicParts, request: Request) -> Generator[None, None, Body]:
     body = request.body
     named: Iterable[Asked]
     if request.version >= 6:
@@ -45,23 +46,31 @@ def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
     else:
         named = ((name, None) for name in body.topic_names)
     counts = yield from tally(named)
-    by_both = yield from _by_both(node, counts)
+    by_both = yield from _by_both(parts, counts)
     answers: dict[Asked, PeerError | None] = {}
     doomed: list[Asked] = []
+    rights, session = parts.rights, request.session
+    deletes_any = rights.allows(session, DELETE_IN_CLUSTER)
     for name, topic_id in counts:
         yield
-        topic = node.topics.by_id(topic_id) if topic_id is not None else node.topics.get(name or "")
+        topic = parts.topics.by_id(topic_id) if topic_id is not None else parts.topics.get(name or "")
         shown: Asked = (name, topic_id)
         try:
             _check(name, topic_id, counts[name, topic_id])
+            if name is not None and not deletes_any:
+                rights.check(session, DESCRIBE_TOPIC, name)  # before anybody learns whether it is there
             if topic is None:
                 raise _unknown(topic_id)
+            if not deletes_any and not rights.allows(session, DELETE_TOPIC, topic.name):
+                if rights.allows(session, DESCRIBE_TOPIC, topic.name):
+                    shown = (topic.name, topic_id)
+                raise refused(DELETE_TOPIC)
             if topic in by_both:
                 shown = (topic.name, topic.id)
                 why = "The provided topic name maps to an ID that was already supplied."
                 raise PeerError(INVALID_REQUEST, why)
             check_not_internal(topic.name, "deleted", "delete single groups, or abort single transactions")
-            if not node.settings.delete_topic_enable:
+            if not parts.settings.delete_topic_enable:
                 code = TOPIC_DELETION_DISABLED if request.version >= 3 else INVALID_REQUEST
                 raise PeerError(code, "Topic deletion is disabled.")
             if body.timeout <= timedelta():
@@ -69,19 +78,19 @@ def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
             doomed.append((topic.name, topic.id))
             answers[topic.name, topic.id] = None
         except PeerError as error:
-            answers[shown] = error
+            answers[shown] = error.with_traceback(None)  # which would keep this frame, and so what is deleted
     for first in range(0, len(doomed), TOPICS_PER_SLICE):
         there: dict[Asked, str] = {}
         for topic_id, each in ((each[1], each) for each in doomed[first : first + TOPICS_PER_SLICE]):
-            topic = node.topics.by_id(topic_id) if topic_id is not None else None
+            topic = parts.topics.by_id(topic_id) if topic_id is not None else None
             if topic is None:  # another request was quicker
                 answers[each] = _unknown(None)
             else:
                 there[each] = topic.name
         try:
-            yield from node.controller.delete_in_steps(*there.values())
+            yield from parts.controller.delete_in_steps(*there.values())
         except PeerError as error:
-            answers |= dict.fromkeys(there, error)
+            answers |= dict.fromkeys(there, error.with_traceback(None))
         yield
     responses = []
     for shown, refusal in answers.items():
@@ -90,14 +99,14 @@ def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
     return {"responses": responses}
 
 
-def _by_both(node: Node, asked: Iterable[Asked]) -> Generator[None, None, set[Topic | None]]:
+def _by_both(parts: TopicParts, asked: Iterable[Asked]) -> Generator[None, None, set[Topic | None]]:
     """The topics that are named by their name and by their id."""
     by_name: set[Topic | None] = set()
     by_id: set[Topic | None] = set()
     for name, topic_id in asked:
-        by_name.add(node.topics.get(name or ""))
+        by_name.add(parts.topics.get(name or ""))
         if topic_id is not None:
-            by_id.add(node.topics.by_id(topic_id))
+            by_id.add(parts.topics.by_id(topic_id))
         yield
     return by_name & by_id
 

@@ -10,24 +10,24 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
-from headrace.broker.handlers import operations
 from headrace.broker.handlers.address import addresses
+from headrace.broker.rights import NOT_ASKED
 from headrace.protocol.error_codes import MISMATCHED_ENDPOINT_TYPE, NONE, UNSUPPORTED_ENDPOINT_TYPE
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import ClusterParts
 
 BROKER, CONTROLLER = 1, 2
 
 
-def handle(node: Node, request: Request) -> Mapping[str, object]:
+def handle(parts: ClusterParts, request: Request) -> Mapping[str, object]:
     wanted = getattr(request.body, "endpoint_type", BROKER)
     if wanted == CONTROLLER:
         why = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
         return _refused(MISMATCHED_ENDPOINT_TYPE, why)
     if wanted != BROKER:
         return _refused(UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {wanted}")
-    image = node.cluster.image
+    image = parts.cluster.image
     asked = request.body.include_cluster_authorized_operations
     return {
         "error_code": NONE,
@@ -36,9 +36,9 @@ def handle(node: Node, request: Request) -> Mapping[str, object]:
         "controller_id": image.controller_id,
         "brokers": [
             {"broker_id": each, "host": host, "port": port, "rack": rack, "is_fenced": False}
-            for each, host, port, rack in addresses(node, request)
+            for each, host, port, rack in addresses(parts, request)
         ],
-        "cluster_authorized_operations": operations.ON_CLUSTER if asked else operations.NOT_ASKED,
+        "cluster_authorized_operations": parts.rights.cluster_mask(request.session) if asked else NOT_ASKED,
     }
 
 

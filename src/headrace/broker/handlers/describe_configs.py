@@ -11,11 +11,10 @@ from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker import loggers
-from headrace.broker.api import Api, Request
+from headrace.broker.api import MALFORMED, Api, Request
 from headrace.broker.config_view import BROKER_LOGGER as LOGGER_SOURCE
 from headrace.broker.config_view import ConfigEntry, ConfigView
 from headrace.broker.handlers import config_resources
-from headrace.broker.handlers.malformed import MALFORMED
 from headrace.broker.steps import FEW, Steps, stepped
 from headrace.broker.topic_names import check_name
 from headrace.core.errors import PeerError
@@ -23,19 +22,19 @@ from headrace.protocol.error_codes import INVALID_REQUEST, NONE, UNKNOWN_TOPIC_O
 from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import ConfigParts
 
 REPEATS_MAX: Final = 100
 
 
-def handle(node: Node, request: Request) -> Body | Steps:
-    return stepped(_answer(node, request), FEW * len(request.body.resources))
+def handle(parts: ConfigParts, request: Request) -> Body | Steps:
+    return stepped(_answer(parts, request), FEW * len(request.body.resources))
 
 
-def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
+def _answer(parts: ConfigParts, request: Request) -> Generator[None, None, Body]:
     body = request.body
     documentation = bool(getattr(body, "include_documentation", False))
-    view = ConfigView.of(node.dynamic_settings)
+    view = ConfigView.of(parts.dynamic_settings)
     results = []
     seen: set[tuple[int, str, tuple[str, ...] | None]] = set()
     repeats = 0
@@ -49,7 +48,8 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
         seen.add(asked)
         result = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
         try:
-            entries = _entries(node, view, resource)
+            config_resources.check_rights(parts.rights, request.session, resource, changes=False)
+            entries = _entries(parts, view, resource)
             wanted = set(resource.configuration_keys or ())
             shown = [entry for entry in entries if not wanted or entry.name in wanted]
             configs = [_config(entry, body.include_synonyms, documentation) for entry in shown]
@@ -59,13 +59,13 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     return {"results": results}
 
 
-def _entries(node: Node, view: ConfigView, resource: Any) -> list[ConfigEntry]:
+def _entries(parts: ConfigParts, view: ConfigView, resource: Any) -> list[ConfigEntry]:
     name = resource.resource_name
-    node_id = node.settings.node_id
+    node_id = parts.settings.node_id
     match resource.resource_type:
         case config_resources.TOPIC:
             check_name(name)
-            topic = node.topics.get(name)
+            topic = parts.topics.get(name)
             if topic is None:
                 raise PeerError(UNKNOWN_TOPIC_OR_PARTITION, "")
             return view.topic(topic.overrides)

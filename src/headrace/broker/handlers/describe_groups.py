@@ -10,24 +10,26 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
-from headrace.broker.handlers.operations import NOT_ASKED
+from headrace.broker.rights import DESCRIBE_GROUP, NOT_ASKED
 from headrace.broker.steps import Steps, stepped
+from headrace.coordinator.group_admin import undescribed
+from headrace.protocol.acl_codes import GROUP
 from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, NONE
 from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import GroupParts
 
 NOT_FOUND_SINCE = 6
-ON_GROUP = sum(1 << bit for bit in (3, 6, 8, 10, 11))  # read, delete, describe, and the configs: see `operations`
 
 
-def handle(node: Node, request: Request) -> Body | Steps:
-    return stepped(_answer(node, request), len(request.body.groups))
+def handle(parts: GroupParts, request: Request) -> Body | Steps:
+    return stepped(_answer(parts, request), len(request.body.groups))
 
 
-def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
+def _answer(parts: GroupParts, request: Request) -> Generator[None, None, Body]:
     tells_operations = getattr(request.body, "include_authorized_operations", False)
+    rights, session = parts.rights, request.session
     groups = []
     seen: set[str] = set()  # a group that is named twice is answered once: a short request has no answer without end
     for group_id in request.body.groups:
@@ -35,11 +37,16 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
         if group_id in seen:
             continue
         seen.add(group_id)
-        group = dict(node.groups.describe([group_id])[0])
+        refused = rights.refusal(session, DESCRIBE_GROUP, group_id)
+        if refused:
+            groups.append(undescribed(group_id, refused, None, ""))
+            continue
+        group = dict(parts.groups.describe([group_id])[0])
         if request.version < NOT_FOUND_SINCE and group["error_code"] == GROUP_ID_NOT_FOUND:
             group["error_code"] = NONE
         told = tells_operations and group["error_code"] == NONE
-        groups.append({**group, "authorized_operations": ON_GROUP if told else NOT_ASKED})
+        group["authorized_operations"] = rights.mask(session, GROUP, group_id) if told else NOT_ASKED
+        groups.append(group)
     return {"groups": groups}
 
 

@@ -10,6 +10,7 @@ from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
+from headrace.broker.rights import DESCRIBE_CLUSTER
 from headrace.broker.steps import FEW, Steps, stepped
 from headrace.broker.topics import partition_count
 from headrace.log.store import LogDirectory
@@ -17,23 +18,26 @@ from headrace.protocol.error_codes import KAFKA_STORAGE_ERROR, NONE
 from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import DirectoryParts
 
 PARTITIONS_PER_STEP = 100
 
 Sizes = dict[str, list[Mapping[str, object]]]  # partitions by topic
 
 
-def handle(node: Node, request: Request) -> Body | Steps:
-    return stepped(_answer(node, request), partition_count(node.topics.by_name.values(), FEW))
+def handle(parts: DirectoryParts, request: Request) -> Body | Steps:
+    refused = parts.rights.refusal(request.session, DESCRIBE_CLUSTER)
+    if refused:
+        return {"error_code": refused, "results": []}
+    return stepped(_answer(parts, request), partition_count(parts.topics.by_name.values(), FEW))
 
 
-def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
+def _answer(parts: DirectoryParts, request: Request) -> Generator[None, None, Body]:
     asked = None
     if request.body.topics is not None:
         asked = {(topic.topic, index) for topic in request.body.topics for index in topic.partitions}
-    found: dict[str, Sizes] = {directory.path: {} for directory in node.store.directories}
-    for topic in list(node.topics.all()):
+    found: dict[str, Sizes] = {directory.path: {} for directory in parts.store.directories}
+    for topic in list(parts.topics.all()):
         for partition in topic.partitions:
             if partition.index % PARTITIONS_PER_STEP == 0:
                 yield
@@ -43,7 +47,7 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
             sizes = {"partition_index": partition.index, "partition_size": log.size_bytes}
             entry = {**sizes, "offset_lag": 0, "is_future_key": False}
             found[log.directory.path].setdefault(topic.name, []).append(entry)
-    results = [_directory(directory, found[directory.path]) for directory in node.store.directories]
+    results = [_directory(directory, found[directory.path]) for directory in parts.store.directories]
     return {"error_code": NONE, "results": results}
 
 

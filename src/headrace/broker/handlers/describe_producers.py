@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.leadership import usable_log
 from headrace.broker.handlers.soon import Body
+from headrace.broker.rights import READ_TOPIC
 from headrace.broker.steps import ITEMS_PER_STEP, Steps
 from headrace.broker.topic_names import check_name
 from headrace.core.errors import PeerError
@@ -19,39 +20,43 @@ from headrace.log.producer_state import ProducerEntry
 from headrace.protocol.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import LogParts
 
 NO_SEQUENCE = -1
 MESSAGES = {UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition."}
 
 
-def handle(node: Node, request: Request) -> Steps:
-    return Steps(_answer(node, request))
+def handle(parts: LogParts, request: Request) -> Steps:
+    return Steps(_answer(parts, request))
 
 
-def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
+def _answer(parts: LogParts, request: Request) -> Generator[None, None, Body]:
     topics = []
     seen: set[tuple[str, int]] = set()
     for topic in request.body.topics:
         partitions = []
+        refused = parts.rights.refusal(request.session, READ_TOPIC, topic.name)
         for index in topic.partition_indexes:
             if (topic.name, index) not in seen:
                 seen.add((topic.name, index))
-                partitions.append((yield from _partition(node, topic.name, index)))
+                if refused:
+                    partitions.append(_refused(index, refused, None))
+                else:
+                    partitions.append((yield from _partition(parts, topic.name, index)))
             yield
         topics.append({"name": topic.name, "partitions": partitions})
         yield
     return {"topics": topics}
 
 
-def _partition(node: Node, name: str, index: int) -> Generator[None, None, Body]:
+def _partition(parts: LogParts, name: str, index: int) -> Generator[None, None, Body]:
     try:
         check_name(name)
     except PeerError as error:
         return _refused(index, error.code, error.message)
-    if node.topics.get(name) is None:
+    if parts.topics.get(name) is None:
         return _refused(index, UNKNOWN_TOPIC_OR_PARTITION, MESSAGES[UNKNOWN_TOPIC_OR_PARTITION])
-    log, code = usable_log(node.topics.partition(name, index))
+    log, code = usable_log(parts.topics.partition(name, index))
     if log is None:
         return _refused(index, code, None)
     producers = []

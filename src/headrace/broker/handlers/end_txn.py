@@ -11,23 +11,27 @@ from typing import TYPE_CHECKING
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.handlers.transaction_errors import fenced
+from headrace.broker.rights import WRITE_TRANSACTION
 from headrace.broker.steps import Steps
 from headrace.coordinator.transactions.transaction import VERSION_0, VERSION_2
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import TransactionParts
 
 FENCED_SINCE = 2
 BUMPS_SINCE = 5
 
 
-def handle(node: Node, request: Request) -> Body | Later | Steps:
+def handle(parts: TransactionParts, request: Request) -> Body | Later | Steps:
     body, version, soon = request.body, request.version, Soon()
+    refused = parts.rights.refusal(request.session, WRITE_TRANSACTION, body.transactional_id)
+    if refused:
+        return {"error_code": refused, "producer_id": -1, "producer_epoch": -1}
 
     def answer(answered: Body) -> None:
         soon({**answered, "error_code": fenced(answered["error_code"], version, FENCED_SINCE)})
 
-    node.transactions.end(
+    parts.transactions.end(
         body.transactional_id,
         body.producer_id,
         body.producer_epoch,

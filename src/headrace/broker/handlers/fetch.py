@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.broker.partition import NO_EPOCH
 from headrace.broker.purgatory import FetchWait
+from headrace.broker.rights import ACT_AS_BROKER, READ_TOPIC, Rights, refused
 from headrace.broker.steps import finish
 from headrace.core.errors import PeerError
+from headrace.core.file_slice import Slice
 from headrace.log.partition_log import PartitionLog
-from headrace.log.reader import Run, Slice
+from headrace.log.reader import Run
 from headrace.protocol import fetch
 from headrace.protocol.error_codes import (
     KAFKA_STORAGE_ERROR,
@@ -29,11 +31,16 @@ from headrace.protocol.fetch import Fetched, FetchPartition, FetchRequest, Topic
 
 if TYPE_CHECKING:
     from headrace.broker.connection import Connection, Slot
-    from headrace.broker.fetch_sessions import Session, SessionPartition
+    from headrace.broker.fetch_sessions import FetchSessions, Session, SessionPartition
     from headrace.broker.handlers.fetch_slowly import SlowFetch
-    from headrace.broker.node import Node
-    from headrace.broker.outbox import Part
+    from headrace.broker.metrics import Metrics
     from headrace.broker.partition import Partition
+    from headrace.broker.purgatory import Purgatory
+    from headrace.broker.quotas import Throttle
+    from headrace.broker.server import Server
+    from headrace.broker.topics import Topics
+    from headrace.log.store import LogStore
+    from headrace.net.outbox import Part
 
 COPIES_BYTES_MAX: Final = 512 << 10  # an answer holds at most so many record bytes in memory; the rest stays in files
 
@@ -65,13 +72,42 @@ class Found:
 
 
 class FetchHandler:
-    __slots__ = ("_sessions", "_topics", "bytes_max", "node")
+    __slots__ = (
+        "_topics",
+        "bytes_max",
+        "metrics",
+        "purgatory",
+        "reactor",
+        "rights",
+        "server",
+        "sessions",
+        "store",
+        "throttle",
+    )
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.bytes_max = node.settings.fetch_max_bytes
-        self._topics = node.topics
-        self._sessions = node.fetch_sessions
+    def __init__(
+        self,
+        topics: Topics,
+        store: LogStore,
+        sessions: FetchSessions,
+        purgatory: Purgatory,
+        server: Server,
+        metrics: Metrics,
+        bytes_max: int,
+        rights: Rights,
+        throttle: Throttle,
+    ) -> None:
+        """`server` counts the memory that waiting fetches take."""
+        self._topics = topics
+        self.store = store
+        self.sessions = sessions
+        self.purgatory = purgatory
+        self.server = server
+        self.reactor = server.reactor
+        self.metrics = metrics
+        self.bytes_max = bytes_max
+        self.rights = rights
+        self.throttle = throttle
 
     def handle(
         self, connection: Connection, view: memoryview, at: int, end: int, version: int, correlation_id: int
@@ -103,10 +139,13 @@ class FetchHandler:
             return None, False
         try:
             uses_ids = version >= fetch.TOPIC_IDS_FROM
-            return self._sessions.open(request, uses_ids, time.monotonic(), update=slot is None)
+            return self.sessions.open(request, uses_ids, time.monotonic(), update=slot is None)
         except PeerError as error:
-            self.node.metrics.error(error.code)
-            head = fetch.encode_head(version, correlation_id, error.code, 0, 0) + fetch.encode_tail(version)
+            self.metrics.error(error.code)
+            throttle_ms = self.throttle.ms(connection.session, connection.session.client_id, fetch.KEY, 0)
+            head = fetch.encode_head(version, correlation_id, error.code, 0, 0, throttle_ms) + fetch.encode_tail(
+                version
+            )
             refusal = len(head).to_bytes(4, "big") + head
             if slot is None:
                 connection.send(refusal)
@@ -123,6 +162,10 @@ class FetchHandler:
             raise PeerError(UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name}: no partition {index}")
         return topic.partitions[index]
 
+    def name(self, topic_id: bytes) -> str | None:
+        topic = self._topics.by_wire_id(topic_id)
+        return topic.name if topic is not None else None
+
 
 class OneFetch:
     """One fetch request, from its first attempt to its answer."""
@@ -133,12 +176,14 @@ class OneFetch:
         "_handler",
         "_held_bytes",
         "_incremental",
+        "_is_allowed",
         "_request",
         "_session",
         "_slot",
         "_started",
         "_version",
         "_waiting",
+        "client_id",
         "wanted",
     )
 
@@ -154,6 +199,7 @@ class OneFetch:
     ) -> None:
         self._handler = handler
         self._connection = connection
+        self.client_id = connection.session.client_id  # of this request, whatever the next one says
         self._request = request
         self._version = version
         self._correlation_id = correlation_id
@@ -162,7 +208,8 @@ class OneFetch:
         self._slot: Slot | None = None
         self._waiting: FetchWait | None = None
         self._held_bytes = 0
-        self._started = handler.node.reactor.turn_started
+        self._is_allowed: dict[TopicKey, bool] | None = None if handler.rights.is_open else {}  # by topic, when asked
+        self._started = handler.reactor.turn_started
         if incremental and session is not None:
             self.wanted = [(key[0], each.asked) for key, each in session.partitions.items()]
         else:
@@ -177,7 +224,7 @@ class OneFetch:
     def wait(self) -> None:
         connection = self._connection
         self.take_place(connection.slot(barrier=True))
-        self._waiting = FetchWait(self._handler.node.purgatory, self.partitions(), self.wait_ms, self._retry)
+        self._waiting = FetchWait(self._handler.purgatory, self.partitions(), self.wait_ms, self._retry)
         connection.hurry = self._waiting.expire
         connection.on_close.append(self._left)
 
@@ -206,7 +253,7 @@ class OneFetch:
         change = size - self._held_bytes
         self._held_bytes = size
         self._connection.body_bytes += change
-        self._handler.node.server.holds(self._connection, change)
+        self._handler.server.holds(self._connection, change)
 
     def _left(self) -> None:
         """Its client has gone."""
@@ -245,8 +292,11 @@ class OneFetch:
     def read_some(self, wanted: list[tuple[TopicKey, FetchPartition]], found: Found) -> None:
         committed = self._request.read_committed
         answers, size, left, urgent = found.answers, found.size, found.left, found.urgent
+        is_open = self._is_allowed is None
         for key, asked in wanted:
             try:
+                if not is_open:
+                    self._check_rights(key)
                 log = self._log(key, asked)
                 diverging = self._diverging(log, asked)
                 run: Run | None = None
@@ -268,9 +318,26 @@ class OneFetch:
                 answers.append((key, self._failed(asked, error), None))
             except OSError as failure:
                 urgent = True
-                why = self._handler.node.store.failed(log, failure)
+                why = self._handler.store.failed(log, failure)
                 answers.append((key, self._failed(asked, PeerError(KAFKA_STORAGE_ERROR, str(why))), None))
         found.size, found.left, found.urgent = size, left, urgent
+
+    def _check_rights(self, key: TopicKey) -> None:
+        """That the session may read the topic, if there is such an id: asked once, however often this is tried."""
+        known = self._is_allowed
+        if known is None:
+            return
+        is_allowed = known.get(key)
+        if is_allowed is None:
+            handler, session = self._handler, self._connection.session
+            name = handler.name(key) if isinstance(key, bytes) else key
+            if self._request.replica_id >= 0:
+                is_allowed = handler.rights.allows(session, ACT_AS_BROKER)
+            else:
+                is_allowed = name is None or handler.rights.allows(session, READ_TOPIC, name)
+            known[key] = is_allowed
+        if not is_allowed:
+            raise refused(READ_TOPIC)
 
     def _log(self, key: TopicKey, asked: FetchPartition) -> PartitionLog:
         partition = self._handler.partition(key, asked.partition)
@@ -308,13 +375,13 @@ class OneFetch:
         )
 
     def _failed(self, asked: FetchPartition, error: PeerError) -> Fetched:
-        self._handler.node.metrics.error(error.code)
+        self._handler.metrics.error(error.code)
         return Fetched(asked.partition, error.code, -1, -1, -1, 0, None)
 
     # ── answering ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def send(self, parts: list[Part]) -> None:
-        self._handler.node.metrics.fetch_latency.observe(time.perf_counter() - self._started)
+        self._handler.metrics.fetch_latency.observe(time.perf_counter() - self._started)
         if self._slot is not None:
             self._connection.hurry = None
             self.hold_nothing()
@@ -347,9 +414,14 @@ class OneFetch:
     def _session_id(self) -> int:
         return self._session.id if self._session is not None else 0
 
+    def _throttle_ms(self, size: int) -> int:
+        throttle = self._handler.throttle
+        return 0 if throttle.is_open else throttle.ms(self._connection.session, self.client_id, fetch.KEY, size)
+
     def _encoded_one(self, answer: Answer) -> list[Part]:
         key, part, run = answer
-        head, tail = fetch.encode_one(self._version, self._correlation_id, self._session_id, key, part)
+        throttle_ms = self._throttle_ms(part.size)
+        head, tail = fetch.encode_one(self._version, self._correlation_id, self._session_id, key, part, throttle_ms)
         if run is None:
             return [head + tail]
         return [head, run, tail] if tail else [head, run]
@@ -366,7 +438,8 @@ class OneFetch:
                 yield
         parts: list[Part] = []
         buffer = bytearray(4)
-        buffer += fetch.encode_head(version, self._correlation_id, NONE, self._session_id, len(topics))
+        throttle_ms = self._throttle_ms(sum([part.size for _, part, _ in answers]))
+        buffer += fetch.encode_head(version, self._correlation_id, NONE, self._session_id, len(topics), throttle_ms)
         size = at = 0
         for key, found in topics.items():
             buffer += fetch.encode_topic(version, key, len(found))

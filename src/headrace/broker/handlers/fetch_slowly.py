@@ -90,7 +90,7 @@ class SlowFetch:
             for first in range(0, len(indexes), PARTITIONS_PER_STEP):
                 session.forget(topic, indexes[first : first + PARTITIONS_PER_STEP])
                 yield
-        self._handler.node.fetch_sessions.drop_empty(session)
+        self._handler.sessions.drop_empty(session)
 
     def _begin_attempts(self, one: OneFetch) -> None:
         self._one = one
@@ -134,7 +134,7 @@ class SlowFetch:
                 next(work)
                 if perf_counter() > until:
                     self._count()
-                    self._handler.node.reactor.call_soon(self._go_on)
+                    self._handler.reactor.call_soon(self._go_on)
                     return
         except StopIteration as end:
             self._work = None
@@ -148,7 +148,7 @@ class SlowFetch:
         change, self._held_bytes = size - self._held_bytes, size
         if change:
             self._connection.body_bytes += change
-            self._handler.node.server.holds(self._connection, change)
+            self._handler.server.holds(self._connection, change)
 
     def _go_on(self) -> None:
         if self._connection.closed:
@@ -168,11 +168,11 @@ class SlowFetch:
             return
         if self._wait is None:
             left_ms = max(0, one.wait_ms)
-            self._wait = FetchWait(self._handler.node.purgatory, one.partitions(), left_ms, self._woken)
+            self._wait = FetchWait(self._handler.purgatory, one.partitions(), left_ms, self._woken)
         elif not (self._again or self._last):
             return
         self._work = self._attempt(one)
-        self._handler.node.reactor.call_soon(self._go_on)
+        self._handler.reactor.call_soon(self._go_on)
 
     def _woken(self, last: bool) -> bool:
         """A partition has grown, or its time is over."""
@@ -181,7 +181,7 @@ class SlowFetch:
         one = self._one
         if self._work is None and one is not None:
             self._work = self._attempt(one)
-            self._handler.node.reactor.call_soon(self._go_on)
+            self._handler.reactor.call_soon(self._go_on)
         return False
 
     # ── its end ──────────────────────────────────────────────────────────────────────────────────────────────────

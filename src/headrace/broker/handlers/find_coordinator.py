@@ -14,51 +14,56 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING
 
-from headrace.broker.api import Api, Request
+from headrace.broker.api import MALFORMED, Api, Request
 from headrace.broker.handlers.address import address_of
-from headrace.broker.handlers.malformed import MALFORMED
+from headrace.broker.rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTION
 from headrace.broker.steps import Steps, stepped
 from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from headrace.core.errors import StorageError
+from headrace.core.errors import PeerError, StorageError
 from headrace.protocol.error_codes import COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, NONE
 from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import CoordinatorParts
 
 GROUP, TRANSACTION = 0, 1
 
 
-def handle(node: Node, request: Request) -> Body | Steps:
+def handle(parts: CoordinatorParts, request: Request) -> Body | Steps:
     if request.version < 4:
-        return _find(node, request, request.body.key, "NONE")
-    return stepped(_answer(node, request), len(request.body.coordinator_keys))
+        return _find(parts, request, request.body.key, "NONE")
+    return stepped(_answer(parts, request), len(request.body.coordinator_keys))
 
 
-def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
+def _answer(parts: CoordinatorParts, request: Request) -> Generator[None, None, Body]:
     coordinators = []
     for key in request.body.coordinator_keys:
-        coordinators.append({"key": key, **_find(node, request, key, "")})
+        coordinators.append({"key": key, **_find(parts, request, key, "")})
         yield
     return {"coordinators": coordinators}
 
 
-def _find(node: Node, request: Request, key: str, message: str) -> Mapping[str, object]:
+def _find(parts: CoordinatorParts, request: Request, key: str, message: str) -> Mapping[str, object]:
     kind = getattr(request.body, "key_type", GROUP)
     if kind not in (GROUP, TRANSACTION):
         return _refused(INVALID_REQUEST, MALFORMED)
+    need = DESCRIBE_GROUP if kind == GROUP else DESCRIBE_TRANSACTION
+    try:
+        parts.rights.check(request.session, need, key)
+    except PeerError as error:
+        return _refused(error.code, error.message)
     topic = OFFSETS_TOPIC if kind == GROUP else TRANSACTIONS_TOPIC
     try:
-        node.coordination.make_topic(topic)
+        parts.coordination.make_topic(topic)
     except StorageError as error:
         return _refused(COORDINATOR_NOT_AVAILABLE, str(error))
-    why_absent = node.coordination.why_absent(topic, key)
+    why_absent = parts.coordination.why_absent(topic, key)
     if why_absent:
         return _refused(COORDINATOR_NOT_AVAILABLE, why_absent)
-    image = node.cluster.image
-    leads = image.partition(topic, node.coordination.partition_of(topic, key))
+    image = parts.cluster.image
+    leads = image.partition(topic, parts.coordination.partition_of(topic, key))
     leader = image.brokers.get(leads.leader) if leads is not None else None
-    address = address_of(node, request, leader) if leader is not None else None
+    address = address_of(parts, request, leader) if leader is not None else None
     if address is None:
         return _refused(COORDINATOR_NOT_AVAILABLE, f"{topic}: no broker leads the partition of {key!r}; try again")
     return {

@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.soon import Body
+from headrace.broker.rights import READ_GROUP
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import GroupParts
 
 
-def handle(node: Node, request: Request) -> Body:
+def handle(parts: GroupParts, request: Request) -> Body:
     body = request.body
+    refused = parts.rights.refusal(request.session, READ_GROUP, body.group_id)
+    if refused:
+        return {"error_code": refused}
     instance_id = getattr(body, "group_instance_id", None)
-    return {"error_code": node.groups.heartbeat(body.group_id, body.member_id, body.generation_id, instance_id)}
+    return {"error_code": parts.groups.heartbeat(body.group_id, body.member_id, body.generation_id, instance_id)}
 
 
 API = Api(key=12, name="Heartbeat", low=0, high=4, handle=handle)

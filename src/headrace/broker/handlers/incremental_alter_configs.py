@@ -20,6 +20,7 @@ from headrace.broker.handlers.config_resources import (
     broker_layer,
     check_change,
     check_node,
+    check_rights,
     count_resources,
 )
 from headrace.broker.steps import Steps, stepped
@@ -31,7 +32,7 @@ from headrace.protocol.error_codes import INVALID_CONFIG, INVALID_REQUEST, UNKNO
 from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import ConfigParts
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 NAMES = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
@@ -39,11 +40,11 @@ _NO_TOPIC_LIST = "Can't {VERB} to key {key} because its type is not LIST."
 _NO_BROKER_LIST = "Config value {verb} is not allowed for config key: {key}"
 
 
-def handle(node: Node, request: Request) -> Body | Steps:
-    return stepped(_answer_all(node, request), len(request.body.resources), must_end=True)
+def handle(parts: ConfigParts, request: Request) -> Body | Steps:
+    return stepped(_answer_all(parts, request), len(request.body.resources), must_end=True)
 
 
-def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
+def _answer_all(parts: ConfigParts, request: Request) -> Generator[None, None, Body]:
     resources = request.body.resources
     counts = yield from count_resources(resources)
     responses = []
@@ -51,7 +52,8 @@ def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
         try:
             removed = (config.name for config in resource.configs if config.config_operation == DELETE)
             check_change(resource, counts, removed)
-            _alter(node, resource, request.body.validate_only)
+            check_rights(parts.rights, request.session, resource)
+            _alter(parts, resource, request.body.validate_only)
             responses.append(answer(resource, None))
         except PeerError as error:
             responses.append(answer(resource, error))
@@ -59,31 +61,31 @@ def _answer_all(node: Node, request: Request) -> Generator[None, None, Body]:
     return {"responses": responses}
 
 
-def _alter(node: Node, resource: Any, validate_only: bool) -> None:
+def _alter(parts: ConfigParts, resource: Any, validate_only: bool) -> None:
     name = resource.resource_name
     if resource.resource_type == TOPIC:
         if not name:
             raise PeerError(INVALID_REQUEST, "Default topic resources are not allowed.")
-        topic = node.topics.get(name)
+        topic = parts.topics.get(name)
         if topic is None:
             raise PeerError(UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         changed = dict(topic.overrides)
         for config in resource.configs:
             row = TOPIC_SETTINGS.get(config.name)
-            in_force = "" if row is None else row.text(topic.overrides, node.settings)
+            in_force = "" if row is None else row.text(topic.overrides, parts.settings)
             splits = row is not None and row.setting.kind is Kind.LIST
             _apply(changed, config, in_force, "" if splits else _NO_TOPIC_LIST)
-        node.controller.alter(name, changed, validate_only=validate_only)
+        parts.controller.alter(name, changed, validate_only=validate_only)
     elif resource.resource_type == BROKER:
-        layer = broker_layer(name, node.settings.node_id)
-        changed = dict(node.dynamic_settings.layer(layer))
-        in_force_by_key = {item.key: item.value or "" for item in kafka_items(node.settings)}
+        layer = broker_layer(name, parts.settings.node_id)
+        changed = dict(parts.dynamic_settings.layer(layer))
+        in_force_by_key = {item.key: item.value or "" for item in kafka_items(parts.settings)}
         for config in resource.configs:
             in_force = changed.get(config.name) or in_force_by_key.get(config.name, "")
             _apply(changed, config, in_force, "" if is_list(config.name) else _NO_BROKER_LIST)
-        node.dynamic_settings.replace(layer, changed, validate_only=validate_only)
+        parts.dynamic_settings.replace(layer, changed, validate_only=validate_only)
     elif resource.resource_type == BROKER_LOGGER:
-        check_node(name, node.settings.node_id, "node")
+        check_node(name, parts.settings.node_id, "node")
         _set_levels(resource.configs, validate_only)
     else:
         raise PeerError(INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")

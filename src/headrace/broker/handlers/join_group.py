@@ -12,22 +12,22 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.api import Api, Later, Request
-from headrace.broker.handlers.client_host import client_host
 from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.rights import READ_GROUP
 from headrace.broker.steps import Steps
 from headrace.coordinator.classic.effects import join_refused
 from headrace.coordinator.classic.members import JoinProtocol, JoinRequest
 from headrace.protocol.error_codes import MESSAGE_TOO_LARGE
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import GroupParts
 
 MEMBER_ID_REQUIRED_SINCE, NAME_MAY_BE_NULL_SINCE, SKIPS_ASSIGNMENT_SINCE = 4, 7, 9
 PROTOCOLS_MAX: Final = 100  # that a member offers: a consumer has as many as it has assignors
 _MS = timedelta(milliseconds=1)
 
 
-def handle(node: Node, request: Request) -> Body | Later | Steps:
+def handle(parts: GroupParts, request: Request) -> Body | Later | Steps:
     body, version = request.body, request.version
     soon = Soon()
 
@@ -36,6 +36,10 @@ def handle(node: Node, request: Request) -> Body | Later | Steps:
             answered = {**answered, "protocol_name": ""}
         soon(answered)
 
+    refused = parts.rights.refusal(request.session, READ_GROUP, body.group_id)
+    if refused:
+        answer(join_refused(refused))
+        return soon.result()
     if len(body.protocols) > PROTOCOLS_MAX:
         answer(join_refused(MESSAGE_TOO_LARGE, body.member_id))
         return soon.result()
@@ -45,7 +49,7 @@ def handle(node: Node, request: Request) -> Body | Later | Steps:
         member_id=body.member_id,
         instance_id=getattr(body, "group_instance_id", None),
         client_id=request.client_id or "",
-        client_host=client_host(request),
+        client_host=request.session.shown_host,
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=body.rebalance_timeout // _MS if version >= 1 else session_timeout_ms,
         protocol_type=body.protocol_type,
@@ -54,7 +58,7 @@ def handle(node: Node, request: Request) -> Body | Later | Steps:
         must_know_member_id=version >= MEMBER_ID_REQUIRED_SINCE,
         may_skip_assignment=version >= SKIPS_ASSIGNMENT_SINCE,
     )
-    node.groups.join(join, answer)
+    parts.groups.join(join, answer)
     return soon.result()
 
 

@@ -12,26 +12,30 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.rights import READ_GROUP
 from headrace.broker.steps import Steps
 from headrace.protocol.error_codes import NONE
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import GroupParts
     from headrace.coordinator.classic.members import Ticket
 
 MANY_SINCE = 3
 MEMBERS_PER_SLICE: Final = 40
 
 
-def handle(node: Node, request: Request) -> Body | Later | Steps:
+def handle(parts: GroupParts, request: Request) -> Body | Later | Steps:
     body = request.body
+    refused = parts.rights.refusal(request.session, READ_GROUP, body.group_id)
+    if refused:
+        return {"error_code": refused, "members": []}
     soon = Soon()
     if request.version >= MANY_SINCE:
         if len(body.members) > MEMBERS_PER_SLICE:
-            return Steps(_in_slices(node, body.group_id, body.members), must_end=True)
-        node.groups.leave(body.group_id, _named(body.members), soon)
+            return Steps(_in_slices(parts, body.group_id, body.members), must_end=True)
+        parts.groups.leave(body.group_id, _named(body.members), soon)
     else:
-        node.groups.leave(body.group_id, [(body.member_id, None)], lambda answered: soon(_of_one(answered)))
+        parts.groups.leave(body.group_id, [(body.member_id, None)], lambda answered: soon(_of_one(answered)))
     return soon.result()
 
 
@@ -39,11 +43,11 @@ def _named(members: Sequence[Any]) -> list[tuple[str, str | None]]:
     return [(each.member_id, each.group_instance_id) for each in members]
 
 
-def _in_slices(node: Node, group_id: str, members: Sequence[Any]) -> Generator[None, None, Body | Later]:
+def _in_slices(parts: GroupParts, group_id: str, members: Sequence[Any]) -> Generator[None, None, Body | Later]:
     leaving = _Leaving()
     for first in range(0, len(members), MEMBERS_PER_SLICE):
         some = _named(members[first : first + MEMBERS_PER_SLICE])
-        node.groups.leave(group_id, some, leaving.expect())
+        parts.groups.leave(group_id, some, leaving.expect())
         yield
     leaving.end()
     return (yield from leaving.soon.steps())

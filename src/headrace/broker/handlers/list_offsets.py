@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.leadership import usable_log
 from headrace.broker.partition import NO_EPOCH
+from headrace.broker.rights import DESCRIBE_TOPIC
 from headrace.broker.steps import Steps, stepped, tally, up_to_few
 from headrace.core.errors import PeerError, StorageError
 from headrace.log.partition_log import PartitionLog
@@ -20,7 +21,7 @@ from headrace.protocol.error_codes import INVALID_REQUEST, KAFKA_STORAGE_ERROR, 
 from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import LogParts
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = (
     -1,
@@ -37,22 +38,25 @@ Found = tuple[int, int, int]  # offset, timestamp, leader epoch
 NOTHING: Found = (-1, -1, -1)
 
 
-def handle(node: Node, request: Request) -> Body | Steps:
-    return stepped(_answer(node, request), up_to_few(len(topic.partitions) for topic in request.body.topics))
+def handle(parts: LogParts, request: Request) -> Body | Steps:
+    return stepped(_answer(parts, request), up_to_few(len(topic.partitions) for topic in request.body.topics))
 
 
-def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
+def _answer(parts: LogParts, request: Request) -> Generator[None, None, Body]:
     body = request.body
     times = yield from tally((topic.name, p.partition_index) for topic in body.topics for p in topic.partitions)
     isolation = getattr(body, "isolation_level", READ_UNCOMMITTED)
     topics = []
     for topic in body.topics:
         answers = {}
+        refused = parts.rights.refusal(request.session, DESCRIBE_TOPIC, topic.name)
         for asked in topic.partitions:
-            if times[topic.name, asked.partition_index] > 1 or isolation not in (0, 1):
+            if refused:
+                code, found = refused, NOTHING
+            elif times[topic.name, asked.partition_index] > 1 or isolation not in (0, 1):
                 code, found = INVALID_REQUEST, NOTHING
             else:
-                code, found = _offset(node, topic.name, asked, request.version, isolation)
+                code, found = _offset(parts, topic.name, asked, request.version, isolation)
             answers[asked.partition_index] = {
                 "partition_index": asked.partition_index,
                 "error_code": code,
@@ -66,11 +70,11 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body]:
     return {"topics": topics}
 
 
-def _offset(node: Node, name: str, asked: Any, version: int, isolation: int) -> tuple[int, Found]:
+def _offset(parts: LogParts, name: str, asked: Any, version: int, isolation: int) -> tuple[int, Found]:
     timestamp = asked.timestamp
     if timestamp < EARLIEST_PENDING_UPLOAD or version < SINCE_VERSION.get(timestamp, 0):
         return UNSUPPORTED_VERSION, NOTHING
-    partition = node.topics.partition(name, asked.partition_index)
+    partition = parts.topics.partition(name, asked.partition_index)
     log, code = usable_log(partition, getattr(asked, "current_leader_epoch", NO_EPOCH))
     if partition is None or log is None:
         return code, NOTHING

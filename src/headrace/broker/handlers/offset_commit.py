@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.commit_slices import OFFSETS_PER_SLICE, CommitSlices
-from headrace.broker.handlers.offset_topics import Sorted, with_ids
+from headrace.broker.handlers.offset_topics import Sorted, reading_refused, refuse_all, with_ids
 from headrace.broker.handlers.soon import Soon
+from headrace.broker.rights import READ_GROUP
 from headrace.broker.steps import ITEMS_PER_STEP, Steps
 from headrace.coordinator.offsets.requests import by_topic
 from headrace.coordinator.offsets.store import CommittedOffset, Entry
@@ -38,7 +39,8 @@ from headrace.protocol.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.client_session import ClientSession
+    from headrace.broker.parts import OffsetParts
 
 NO_TIME_MS: Final = -1
 NO_ID: Final = uuid.UUID(int=0)
@@ -46,39 +48,55 @@ TIME_MS_MAX: Final = 2**63 - 1
 ANSWERS_MAX: Final = 4096  # that are kept encoded: the same partition is committed again and again
 
 
-def handle(node: Node, request: Request) -> Body | Later | Steps:
+def handle(parts: OffsetParts, request: Request) -> Body | Later | Steps:
     asked: OffsetCommitRequest = request.body
     group_id, generation, member_id, instance_id, lifetime_ms, topics = asked
+    refused = parts.rights.refusal(request.session, READ_GROUP, group_id)
+    if refused:
+        return Steps(refuse_all(((_reference(key), [each[0] for each in offsets]) for key, offsets in topics), refused))
     if len(topics) > OFFSETS_PER_SLICE or sum([len(offsets) for _, offsets in topics]) > OFFSETS_PER_SLICE:
-        return Steps(_in_slices(node, request), must_end=True)
+        return Steps(_in_slices(parts, request), must_end=True)
     found = Sorted()
     entries: list[Entry] = []
-    _sort(node, topics, lifetime_ms, found, entries)
+    _sort(parts, request.session, topics, lifetime_ms, found, entries)
     if not entries:
         return {"topics": found.merge(())}
-    answer = _Answer(request.version, topics[0][0], entries, found)
-    node.groups.commit_offsets(group_id, member_id, generation, instance_id, entries, answer, version=request.version)
+    answer = _Answer(request.version, topics[0][0], entries, found, is_throttled=request.throttle_ms > 0)
+    parts.groups.commit_offsets(group_id, member_id, generation, instance_id, entries, answer, version=request.version)
     return answer.soon.result()
 
 
-def _sort(node: Node, topics: Iterable[Wanted], lifetime_ms: int, found: Sorted, entries: list[Entry]) -> None:
+def _reference(key: TopicKey) -> Mapping[str, object]:
+    return {"topic_id": uuid.UUID(bytes=key)} if isinstance(key, bytes) else {"name": key}
+
+
+def _sort(
+    parts: OffsetParts,
+    session: ClientSession,
+    topics: Iterable[Wanted],
+    lifetime_ms: int,
+    found: Sorted,
+    entries: list[Entry],
+) -> None:
     """Into entries of partitions that exist, and refusals."""
-    now_ms = node.clock.now_ms()
+    rights = parts.rights
+    now_ms = parts.clock.now_ms()
     expire_ms = NO_TIME_MS if lifetime_ms == NO_LIFETIME_MS else min(now_ms + lifetime_ms, TIME_MS_MAX)
     for key, offsets in topics:
-        topic = node.topics.by_wire_id(key) if isinstance(key, bytes) else node.topics.get(key)
+        topic = parts.topics.by_wire_id(key) if isinstance(key, bytes) else parts.topics.get(key)
+        refused = reading_refused(rights, session, None if isinstance(key, bytes) else key, topic)
         for index, offset, epoch, metadata in offsets:
-            if topic is not None and 0 <= index < len(topic.partitions):
+            if topic is not None and not refused and 0 <= index < len(topic.partitions):
                 committed = CommittedOffset(offset, epoch, metadata, now_ms, expire_ms, topic.id)
                 entries.append((topic.name, index, committed))
             elif isinstance(key, bytes):
                 unknown = UNKNOWN_TOPIC_ID if topic is None else UNKNOWN_TOPIC_OR_PARTITION
-                found.refuse({"topic_id": uuid.UUID(bytes=key)}, index, unknown)
+                found.refuse(_reference(key), index, refused or unknown)
             else:
-                found.refuse({"name": key}, index, UNKNOWN_TOPIC_OR_PARTITION)
+                found.refuse(_reference(key), index, refused or UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _in_slices(node: Node, request: Request) -> Generator[None, None, Body | Later]:
+def _in_slices(parts: OffsetParts, request: Request) -> Generator[None, None, Body | Later]:
     group_id, generation, member_id, instance_id, lifetime_ms, topics = request.body
     version = request.version
     ids: dict[str, uuid.UUID | None] = {}
@@ -86,11 +104,11 @@ def _in_slices(node: Node, request: Request) -> Generator[None, None, Body | Lat
     slices = CommitSlices(found, (lambda told: with_ids(told, ids.get)) if version >= TOPIC_IDS_FROM else None)
     for wanted in _sliced(topics):
         entries: list[Entry] = []
-        _sort(node, wanted, lifetime_ms, found, entries)
+        _sort(parts, request.session, wanted, lifetime_ms, found, entries)
         if entries:
             ids.update({name: committed.topic_id for name, _, committed in entries})
             told = slices.expect(entries)
-            node.groups.commit_offsets(group_id, member_id, generation, instance_id, entries, told, version=version)
+            parts.groups.commit_offsets(group_id, member_id, generation, instance_id, entries, told, version=version)
         yield
     slices.end()
     return (yield from slices.soon.steps())
@@ -116,18 +134,19 @@ class _Answer:
     """What the group's codes become. Not a function inside `handle`: compiled, that would be a cycle of references for
     each request, and the garbage collector would take a fifth of the broker's time."""
 
-    __slots__ = ("_entries", "_found", "_key", "_version", "soon")
+    __slots__ = ("_entries", "_found", "_is_throttled", "_key", "_version", "soon")
 
-    def __init__(self, version: int, key: TopicKey, entries: list[Entry], found: Sorted) -> None:
+    def __init__(self, version: int, key: TopicKey, entries: list[Entry], found: Sorted, *, is_throttled: bool) -> None:
         self._version = version
         self._key = key  # of the first topic
         self._entries = entries
         self._found = found
+        self._is_throttled = is_throttled
         self.soon = Soon()
 
     def __call__(self, codes: list[int]) -> None:
         entries = self._entries
-        if len(entries) == 1 and not self._found.refuses:
+        if len(entries) == 1 and not self._found.refuses and not self._is_throttled:
             self.soon(_answer_for_one(self._version, self._key, entries[0][1], codes[0]))
         else:
             self.soon({"topics": self._found.merge(_answered(self._version, entries, codes))})
@@ -144,8 +163,7 @@ def _answered(version: int, entries: list[Entry], codes: list[int]) -> list[Mapp
 
 @functools.lru_cache(maxsize=ANSWERS_MAX)
 def _answer_for_one(version: int, key: TopicKey, partition: int, code: int) -> bytes:
-    reference = {"topic_id": uuid.UUID(bytes=key)} if isinstance(key, bytes) else {"name": key}
-    one = {**reference, "partitions": [{"partition_index": partition, "error_code": code}]}
+    one = {**_reference(key), "partitions": [{"partition_index": partition, "error_code": code}]}
     return encode_body(KEY, version, {"topics": [one]})
 
 

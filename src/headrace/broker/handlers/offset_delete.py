@@ -13,28 +13,32 @@ from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.commit_slices import OFFSETS_PER_SLICE
 from headrace.broker.handlers.offset_topics import Sorted, sort_partitions
 from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.rights import DELETE_GROUP
 from headrace.broker.steps import Steps, stepped, up_to_few
 from headrace.protocol.error_codes import INVALID_GROUP_ID, NONE
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import OffsetParts
 
 
-def handle(node: Node, request: Request) -> Body | Later | Steps:
+def handle(parts: OffsetParts, request: Request) -> Body | Later | Steps:
     count = up_to_few(len(topic.partitions) for topic in request.body.topics)
-    return stepped(_answer(node, request), count, must_end=True)
+    return stepped(_answer(parts, request), count, must_end=True)
 
 
-def _answer(node: Node, request: Request) -> Generator[None, None, Body | Later]:
+def _answer(parts: OffsetParts, request: Request) -> Generator[None, None, Body | Later]:
     body = request.body
     if not body.group_id:
         return {"error_code": INVALID_GROUP_ID, "topics": []}
-    found = yield from sort_partitions(node, body.topics)
+    refused = parts.rights.refusal(request.session, DELETE_GROUP, body.group_id)
+    if refused:
+        return {"error_code": refused, "topics": []}
+    found = yield from sort_partitions(parts, request.session, body.topics)
     deleting = _Deleting(found)
     for first in range(0, max(1, len(found.known)), OFFSETS_PER_SLICE):
         some = found.known[first : first + OFFSETS_PER_SLICE]
         partitions = [(topic.name, partition.partition_index) for topic, partition in some]
-        node.groups.delete_offsets(body.group_id, partitions, deleting.expect())
+        parts.groups.delete_offsets(body.group_id, partitions, deleting.expect())
         if deleting.code != NONE:
             break
         yield

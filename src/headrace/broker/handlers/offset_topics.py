@@ -11,11 +11,13 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.handlers.soon import Body
+from headrace.broker.rights import READ_TOPIC, Rights
 from headrace.broker.steps import ITEMS_PER_STEP, finish
-from headrace.protocol.error_codes import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+from headrace.protocol.error_codes import NONE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.client_session import ClientSession
+    from headrace.broker.parts import LogParts
     from headrace.broker.topics import Topic
 
 
@@ -52,23 +54,41 @@ def _identity(reference: Mapping[str, Any]) -> object:
     return reference["topic_id"] if "topic_id" in reference else reference["name"]
 
 
-def sort_partitions(node: Node, topics: Sequence[Any]) -> Generator[None, None, Sorted]:
-    """By name or by id, whichever the version of the request has; in steps."""
+def refuse_all(topics: Iterable[tuple[Mapping[str, object], Sequence[int]]], code: int) -> Generator[None, None, Body]:
+    """The answer to a request that is refused as a whole: at each of its partitions."""
+    found = Sorted()
+    for reference, indexes in topics:
+        for index in indexes:
+            found.refuse(reference, index, code)
+        yield
+    return {"topics": found.merge(())}
+
+
+def sort_partitions(parts: LogParts, session: ClientSession, topics: Sequence[Any]) -> Generator[None, None, Sorted]:
+    """By name or by id, whichever the version of the request has; in steps. Of a topic that the session may not read it
+    does not learn which partitions exist."""
     found = Sorted()
     for asked in topics:
         yield
         by_id = not hasattr(asked, "name")
-        topic = node.topics.by_id(asked.topic_id) if by_id else node.topics.get(asked.name)
+        topic = parts.topics.by_id(asked.topic_id) if by_id else parts.topics.get(asked.name)
+        refused = reading_refused(parts.rights, session, None if by_id else asked.name, topic)
         for at, partition in enumerate(asked.partitions):
             if at % ITEMS_PER_STEP == 0:
                 yield
-            if topic is not None and 0 <= partition.partition_index < len(topic.partitions):
+            if topic is not None and not refused and 0 <= partition.partition_index < len(topic.partitions):
                 found.known.append((topic, partition))
                 continue
             reference = {"topic_id": asked.topic_id} if by_id else {"name": asked.name}
             unknown = UNKNOWN_TOPIC_ID if by_id and topic is None else UNKNOWN_TOPIC_OR_PARTITION
-            found.refuse(reference, partition.partition_index, unknown)
+            found.refuse(reference, partition.partition_index, refused or unknown)
     return found
+
+
+def reading_refused(rights: Rights, session: ClientSession, name: str | None, topic: Topic | None) -> int:
+    """The error code if the session may not read the topic. An id that is not known is nobody's secret."""
+    known = topic.name if topic is not None else name
+    return NONE if rights.is_open or known is None else rights.refusal(session, READ_TOPIC, known)
 
 
 def with_ids(topics: Iterable[Body], id_of: Callable[[str], uuid.UUID | None]) -> list[Body]:

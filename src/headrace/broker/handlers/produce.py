@@ -7,12 +7,13 @@ compression than the producer used, a thread does that first, and the connection
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.handlers.produce_slowly import AT_ONCE_MAX, Packed, Packing, SlowCheck, Staging, is_short
 from headrace.broker.handlers.produce_wait import ProduceWait
 from headrace.broker.handlers.transaction_errors import IMPLICIT_SINCE, for_produce
+from headrace.broker.rights import WRITE_TOPIC, WRITE_TRANSACTION, Rights, refused
 from headrace.core.errors import PeerError
 from headrace.log.admission import UNCHECKED
 from headrace.protocol.batch import HEADER_BYTES, PRODUCER, PRODUCER_AT, TRANSACTIONAL
@@ -28,21 +29,59 @@ from headrace.protocol.framing import Chunk
 from headrace.protocol.produce import ProduceRequest, TopicKey, Wanted
 
 if TYPE_CHECKING:
+    from headrace.broker.client_session import ClientSession
     from headrace.broker.connection import Connection
+    from headrace.broker.coordination import Coordination
     from headrace.broker.handlers.produce_slowly import SlowBatch, ToPack
-    from headrace.broker.node import Node
-    from headrace.broker.topics import Topic
+    from headrace.broker.metrics import Metrics
+    from headrace.broker.quotas import Throttle
+    from headrace.broker.server import Server
+    from headrace.broker.topics import Topic, Topics
+    from headrace.broker.turn_clock import TurnClock
     from headrace.log.partition_log import PartitionLog
+    from headrace.log.store import LogStore
+    from headrace.net.workers import Workers
 
 _ATTRIBUTES: Final = 22  # the low byte of a batch's attributes
 
 
 class ProduceHandler:
-    __slots__ = ("_topics", "node")
+    __slots__ = (
+        "_coordinators",
+        "_rights",
+        "_store",
+        "_topics",
+        "clock",
+        "metrics",
+        "reactor",
+        "server",
+        "slow_workers",
+        "throttle",
+    )
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self._topics = node.topics
+    def __init__(
+        self,
+        topics: Topics,
+        store: LogStore,
+        clock: TurnClock,
+        server: Server,
+        metrics: Metrics,
+        slow_workers: Workers,
+        coordinators: Callable[[], Coordination],
+        rights: Rights,
+        throttle: Throttle,
+    ) -> None:
+        """`server` counts the memory that requests take, `slow_workers` look at what takes long."""
+        self._topics = topics
+        self._store = store
+        self._coordinators = coordinators
+        self._rights = rights
+        self.throttle = throttle
+        self.clock = clock
+        self.server = server
+        self.reactor = server.reactor
+        self.metrics = metrics
+        self.slow_workers = slow_workers
 
     def handle(
         self, connection: Connection, chunk: Chunk, at: int, end: int, version: int, correlation_id: int
@@ -54,16 +93,17 @@ class ProduceHandler:
         except BaseException:
             chunk.unpin()
             raise
-        node = self.node
         acks = request[1]
         size = end - at
-        node.server.begin(connection, size)
-        wait = ProduceWait(node, connection, chunk, size, version, correlation_id, acks, request[2])
+        self.server.begin(connection, size)
+        wait = ProduceWait(self, connection, chunk, size, version, correlation_id, acks, request[2])
         if acks != 0:
             connection.waiting.append(wait)
         try:
             if len(request[3]) != 1 or len(request[3][0][1]) != 1:
                 request = _last_of_each(request)
+            if not self._rights.is_open:
+                request = self._allowed(connection.session, request, view, wait)
             if request[0] is not None:
                 self._verify_first(connection, request, view, wait, version)
             else:
@@ -113,7 +153,7 @@ class ProduceHandler:
     ) -> None:
         """Stages these batches, or puts them among the slow ones. `again`: others were served since the transaction
         was asked."""
-        now_ms = self.node.turn_ms()
+        now_ms = self.clock.now_ms()
         known = self._topics
         acks_are_valid = -1 <= wait.acks <= 1
         transactional = transactional_id is not None
@@ -152,7 +192,7 @@ class ProduceHandler:
     def stage_slow(self, request: ProduceRequest, wait: ProduceWait, slow: list[SlowBatch]) -> None:
         """What a thread must look at first; if there is nothing of the kind all of the request is staged."""
         if slow:
-            SlowCheck(self, wait, slow, self.node.turn_ms(), request[0]).begin()
+            SlowCheck(self, wait, slow, self.clock.now_ms(), request[0]).begin()
         else:
             wait.staged()
 
@@ -187,7 +227,7 @@ class ProduceHandler:
             raise
         except OSError as error:
             wait.pending -= 1
-            raise PeerError(KAFKA_STORAGE_ERROR, str(self.node.store.failed(log, error))) from error
+            raise PeerError(KAFKA_STORAGE_ERROR, str(self._store.failed(log, error))) from error
         except Exception:
             if not log.appender.awaits(wait):  # else its memory is needed until it is written
                 wait.pending -= 1
@@ -210,13 +250,36 @@ class ProduceHandler:
             return PeerError(UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         return PeerError(INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
 
+    # ── rights ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _allowed(
+        self, session: ClientSession, request: ProduceRequest, view: memoryview, wait: ProduceWait
+    ) -> ProduceRequest:
+        """What the session may write; the rest is refused, before anybody learns whether there is such a topic."""
+        rights, transactional_id = self._rights, request[0]
+        if _has_transactional(request, view) and (
+            transactional_id is None or not rights.allows(session, WRITE_TRANSACTION, transactional_id)
+        ):
+            for topic in request[3]:
+                _refuse_topic(topic, refused(WRITE_TRANSACTION), wait)
+            return None, request[1], request[2], []
+        kept: list[Wanted] = []
+        for topic in request[3]:
+            known = self._topics.by_wire_id(topic[0]) if isinstance(topic[0], bytes) else None
+            name = known.name if known is not None else topic[0]
+            if isinstance(name, bytes) or rights.allows(session, WRITE_TOPIC, name):
+                kept.append(topic)
+            else:
+                _refuse_topic(topic, refused(WRITE_TOPIC), wait)
+        return transactional_id, request[1], request[2], kept
+
     # ── transactions ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _verify_first(
         self, connection: Connection, request: ProduceRequest, view: memoryview, wait: ProduceWait, version: int
     ) -> None:
         """A transactional batch is taken only if its partition is in the transaction, or can be added to it now."""
-        transactions, transactional_id = self.node.transactions, request[0] or ""
+        transactions, transactional_id = self._coordinators().transactions, request[0] or ""
         refused: Packed = {}
         missing: list[tuple[str, int, int]] = []  # topic, partition, where its batch starts
         producer = (-1, -1)
@@ -261,7 +324,7 @@ class ProduceHandler:
         entry = log.producers.get(producer_id)
         if entry is not None and entry.epoch == epoch and entry.txn_first_offset >= 0:
             return
-        code = self.node.transactions.verify(transactional_id, producer_id, epoch, log.topic, log.index)
+        code = self._coordinators().transactions.verify(transactional_id, producer_id, epoch, log.topic, log.index)
         if code != NONE:
             raise _outside(for_produce(code, version), log.topic, log.index)
 
@@ -310,6 +373,19 @@ def _last_of_each(request: ProduceRequest) -> ProduceRequest:
         for entry in wanted:
             of_topic[entry[0]] = entry
     return request[0], request[1], request[2], [(key, list(of_topic.values())) for key, of_topic in last.items()]
+
+
+def _has_transactional(request: ProduceRequest, view: memoryview) -> bool:
+    for _, wanted in request[3]:
+        for _, start, end in wanted:
+            if end - start >= HEADER_BYTES and view[start + _ATTRIBUTES] & TRANSACTIONAL:
+                return True
+    return False
+
+
+def _refuse_topic(topic: Wanted, refusal: PeerError, wait: ProduceWait) -> None:
+    for index, _, _ in topic[1]:
+        wait.refuse(topic[0], index, refusal)
 
 
 def _outside(code: int, topic: str, index: int) -> PeerError:

@@ -53,11 +53,11 @@ class Packing:
         self._wanted = wanted
         self._refused = refused
         self._packed: Packed = {}
-        self._now_ms = handler.node.turn_ms()
+        self._now_ms = handler.clock.now_ms()
 
     def begin(self) -> None:
         self._wait.connection.barriers += 1
-        self._handler.node.slow_workers.submit(self.pack, self.done)
+        self._handler.slow_workers.submit(self.pack, self.done)
 
     def pack(self) -> tuple[bytearray, int] | PeerError:
         """In the thread: the next batch as it is kept, with the largest timestamp in it; or why it is refused."""
@@ -78,7 +78,7 @@ class Packing:
                 return
             self._packed[self._wanted[len(self._packed)][0]] = result  # type: ignore[assignment]
             if len(self._packed) < len(self._wanted):
-                self._handler.node.slow_workers.submit(self.pack, self.done)
+                self._handler.slow_workers.submit(self.pack, self.done)
                 return
             wait.connection.barriers -= 1
             self._stage()
@@ -121,7 +121,7 @@ class SlowCheck:
 
     def begin(self) -> None:
         self._wait.connection.barriers += 1
-        self._handler.node.slow_workers.submit(self.check, self.done)
+        self._handler.slow_workers.submit(self.check, self.done)
 
     def check(self) -> int | PeerError:
         """In the thread: the largest timestamp of the batch, or why it is refused."""
@@ -143,7 +143,7 @@ class SlowCheck:
             self._place(result)
             self._at += 1
             if self._at < len(self._batches):
-                self._handler.node.slow_workers.submit(self.check, self.done)
+                self._handler.slow_workers.submit(self.check, self.done)
                 return
             wait.connection.barriers -= 1
             wait.staged()
@@ -160,7 +160,7 @@ class SlowCheck:
             handler.check_led(key, index, log)
             if transactional_id is not None:
                 handler.verify_again(transactional_id, log, data, start, wait.version)
-            now_ms = handler.node.turn_ms()
+            now_ms = handler.clock.now_ms()
             handler.place(wait, key, index, log, data, start, end, now_ms, transactional_id is not None, found)
         except PeerError as refusal:
             wait.refuse(key, index, refusal)
@@ -206,7 +206,7 @@ class Staging:
         for some in self._left:
             handler.stage_some(some, self._view, wait, self._packed, request[0], self._slow, again=again)
             if perf_counter() > until:
-                handler.node.reactor.call_soon(self.go_on)
+                handler.reactor.call_soon(self.go_on)
                 return False
         wait.connection.barriers -= 1
         handler.stage_slow(request, wait, self._slow)

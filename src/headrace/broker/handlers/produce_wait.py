@@ -13,11 +13,11 @@ from headrace.broker.connection import Slot
 from headrace.core.errors import PeerError, RecordsError
 from headrace.protocol.error_codes import KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT
 from headrace.protocol.framing import Chunk
-from headrace.protocol.produce import Answer, Refusal, TopicKey, encode, refused
+from headrace.protocol.produce import KEY, Answer, Refusal, TopicKey, encode, refused
 
 if TYPE_CHECKING:
     from headrace.broker.connection import Connection
-    from headrace.broker.node import Node
+    from headrace.broker.handlers.produce import ProduceHandler
     from headrace.log.partition_log import PartitionLog
     from headrace.net.reactor import Timer
 
@@ -28,8 +28,8 @@ class ProduceWait(Slot):
     __slots__ = (
         "_chunk",
         "_correlation_id",
+        "_handler",
         "_late",
-        "_node",
         "_size",
         "_started",
         "_timeout_ms",
@@ -37,6 +37,7 @@ class ProduceWait(Slot):
         "_uncommitted",
         "acks",
         "answers",
+        "client_id",
         "is_staged",
         "logs",
         "pending",
@@ -45,7 +46,7 @@ class ProduceWait(Slot):
 
     def __init__(
         self,
-        node: Node,
+        handler: ProduceHandler,
         connection: Connection,
         chunk: Chunk,
         size: int,
@@ -55,6 +56,7 @@ class ProduceWait(Slot):
         timeout_ms: int,
     ) -> None:
         self.connection = connection
+        self.client_id = connection.session.client_id  # of this request, whatever the next one says
         self.barrier = False
         self.bytes_held = 0
         self.parts = None
@@ -63,7 +65,7 @@ class ProduceWait(Slot):
         self.logs: list[PartitionLog | None] = []  # whose answer stands where; None where it was refused
         self.pending = 1  # one for the handler itself, while it stages
         self.is_staged = False
-        self._node = node
+        self._handler = handler
         self._chunk: Chunk | None = chunk
         self._timeout_ms = timeout_ms
         self._timer: Timer | None = None
@@ -72,13 +74,13 @@ class ProduceWait(Slot):
         self._size = size
         self.version = version
         self._correlation_id = correlation_id
-        self._started = node.reactor.turn_started
+        self._started = handler.reactor.turn_started
 
     def refuse(self, key: TopicKey, index: int, error: PeerError) -> None:
         record_errors = error.records if isinstance(error, RecordsError) else ()
         self.answers.append(refused(key, index, error.code, Refusal(error.message, record_errors)))
         self.logs.append(None)
-        self._node.metrics.error(error.code)
+        self._handler.metrics.error(error.code)
 
     def staged(self) -> None:
         """The handler is through with it."""
@@ -101,7 +103,7 @@ class ProduceWait(Slot):
         """The bytes that were sent are not needed any more once all of them are written."""
         self._uncommitted.append(log)
         if self._timer is None:
-            self._timer = self._node.reactor.call_later(max(self._timeout_ms, 0) / 1000, self._expire)
+            self._timer = self._handler.reactor.call_later(max(self._timeout_ms, 0) / 1000, self._expire)
         if self.is_staged and self.pending == len(self._uncommitted):
             self._let_go()
 
@@ -144,16 +146,20 @@ class ProduceWait(Slot):
         if chunk is not None:
             self._chunk = None
             chunk.unpin()
-            self._node.server.end(self.connection, self._size)
+            self._handler.server.end(self.connection, self._size)
 
     def _answer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._let_go()
         connection = self.connection
-        self._node.metrics.produce_latency.observe(perf_counter() - self._started)
+        self._handler.metrics.produce_latency.observe(perf_counter() - self._started)
         if self.acks != 0:
-            self.parts = [encode(self.version, self._correlation_id, self.answers)]
+            throttle = self._handler.throttle
+            throttle_ms = 0
+            if not throttle.is_open:
+                throttle_ms = throttle.ms(connection.session, self.client_id, KEY, self._size)
+            self.parts = [encode(self.version, self._correlation_id, self.answers, throttle_ms)]
             connection.answered(self)
         elif any(numbers[1] for _, numbers, _ in self.answers):
             # With acks=0 a closed connection is the only way to say that something went wrong.

@@ -11,25 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.rights import READ_GROUP
 from headrace.broker.steps import ITEMS_PER_STEP, Steps, stepped
 from headrace.coordinator.classic.effects import sync_refused
 from headrace.protocol.error_codes import INCONSISTENT_GROUP_PROTOCOL
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import GroupParts
 
 PROTOCOL_NAMED_SINCE = 5
 
 
-def handle(node: Node, request: Request) -> Body | Later | Steps:
+def handle(parts: GroupParts, request: Request) -> Body | Later | Steps:
     body = request.body
     protocol = (getattr(body, "protocol_type", None), getattr(body, "protocol_name", None))
     if request.version >= PROTOCOL_NAMED_SINCE and None in protocol:
         return sync_refused(INCONSISTENT_GROUP_PROTOCOL)
-    return stepped(_sync(node, body, protocol), len(body.assignments), must_end=True)
+    refused = parts.rights.refusal(request.session, READ_GROUP, body.group_id)
+    if refused:
+        return sync_refused(refused)
+    return stepped(_sync(parts, body, protocol), len(body.assignments), must_end=True)
 
 
-def _sync(node: Node, body: Any, protocol: tuple[str | None, str | None]) -> Generator[None, None, Body | Later]:
+def _sync(parts: GroupParts, body: Any, protocol: tuple[str | None, str | None]) -> Generator[None, None, Body | Later]:
     assignment: dict[str, bytes] = {}
     for at, each in enumerate(body.assignments):
         assignment[each.member_id] = bytes(each.assignment)
@@ -37,7 +41,7 @@ def _sync(node: Node, body: Any, protocol: tuple[str | None, str | None]) -> Gen
             yield
     soon = Soon()
     instance_id = getattr(body, "group_instance_id", None)
-    node.groups.sync(body.group_id, body.member_id, body.generation_id, instance_id, *protocol, assignment, soon)
+    parts.groups.sync(body.group_id, body.member_id, body.generation_id, instance_id, *protocol, assignment, soon)
     return (yield from soon.steps())
 
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.commit_slices import OFFSETS_PER_SLICE, CommitSlices
-from headrace.broker.handlers.offset_topics import Sorted, sort_partitions
+from headrace.broker.handlers.offset_topics import Sorted, refuse_all, sort_partitions
 from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.rights import READ_GROUP, WRITE_TRANSACTION
 from headrace.broker.steps import Steps, stepped, up_to_few
 from headrace.coordinator.offsets.requests import add_by_topic
 from headrace.coordinator.offsets.store import CommittedOffset, Entry
@@ -33,20 +34,26 @@ from headrace.protocol.error_codes import (
 )
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import TransactionOffsetParts
 
 LOADING_KNOWN_SINCE, ABORTABLE_SINCE, IMPLICIT_SINCE = 2, 4, 5
 NO_GENERATION = NO_EPOCH = -1
 
 
-def handle(node: Node, request: Request) -> Body | Later | Steps:
+def handle(parts: TransactionOffsetParts, request: Request) -> Body | Later | Steps:
     count = up_to_few(len(topic.partitions) for topic in request.body.topics)
-    return stepped(_answer(node, request), count, must_end=True)
+    return stepped(_answer(parts, request), count, must_end=True)
 
 
-def _answer(node: Node, request: Request) -> Generator[None, None, Body | Later]:
+def _answer(parts: TransactionOffsetParts, request: Request) -> Generator[None, None, Body | Later]:
     body, version = request.body, request.version
-    found = yield from sort_partitions(node, body.topics)
+    rights, session = parts.rights, request.session
+    code = rights.refusal(session, WRITE_TRANSACTION, body.transactional_id)
+    code = code or rights.refusal(session, READ_GROUP, body.group_id)
+    if code:
+        named = (({"name": each.name}, [at.partition_index for at in each.partitions]) for each in body.topics)
+        return (yield from refuse_all(named, code))
+    found = yield from sort_partitions(parts, session, body.topics)
     if not found.known:
         return {"topics": (yield from found.merge_in_steps(()))}
     if not body.group_id:
@@ -55,28 +62,30 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body | Later]
 
     def decided(code: int) -> None:
         """Whether the transaction takes them; only then is the group asked, as in Kafka."""
-        soon(Steps(_refused(found, _told(code, version)) if code else _commit(node, body, version, found)))
+        soon(Steps(_refused(found, _told(code, version)) if code else _commit(parts, body, version, found)))
 
-    _ask_transaction(node, body, version, decided)
+    _ask_transaction(parts, body, version, decided)
     return (yield from soon.steps())
 
 
-def _commit(node: Node, body: Any, version: int, found: Sorted) -> Generator[None, None, Body | Later]:
+def _commit(
+    parts: TransactionOffsetParts, body: Any, version: int, found: Sorted
+) -> Generator[None, None, Body | Later]:
     slices = CommitSlices(found)
     is_open = True
     for first in range(0, len(found.known), OFFSETS_PER_SLICE):
-        now_ms = node.clock.now_ms()
+        now_ms = parts.clock.now_ms()
         entries: list[Entry] = []
         for topic, partition in found.known[first : first + OFFSETS_PER_SLICE]:
             entry = (topic.name, partition.partition_index, _committed(partition, now_ms))
-            if node.topics.get(topic.name) is topic:
+            if parts.topics.get(topic.name) is topic:
                 entries.append(entry)
             else:  # deleted since it was looked up
                 slices.refuse([entry], UNKNOWN_TOPIC_OR_PARTITION)
         if first:  # others were served since the transaction took them, and one of them may have ended it
-            is_open = is_open and _verify(node, body) == NONE
+            is_open = is_open and _verify(parts, body) == NONE
         if is_open:
-            _commit_slice(node, body, version, entries, slices)
+            _commit_slice(parts, body, version, entries, slices)
         else:
             slices.refuse(entries, _told(TRANSACTION_ABORTABLE, version))
         yield
@@ -84,7 +93,9 @@ def _commit(node: Node, body: Any, version: int, found: Sorted) -> Generator[Non
     return (yield from slices.soon.steps())
 
 
-def _commit_slice(node: Node, body: Any, version: int, entries: list[Entry], slices: CommitSlices) -> None:
+def _commit_slice(
+    parts: TransactionOffsetParts, body: Any, version: int, entries: list[Entry], slices: CommitSlices
+) -> None:
     told = slices.expect(entries)
 
     def answer(codes: list[int]) -> None:
@@ -92,7 +103,7 @@ def _commit_slice(node: Node, body: Any, version: int, entries: list[Entry], sli
             codes = [COORDINATOR_NOT_AVAILABLE if code == COORDINATOR_LOAD_IN_PROGRESS else code for code in codes]
         told(codes)
 
-    node.groups.commit_offsets_in_transaction(
+    parts.groups.commit_offsets_in_transaction(
         body.producer_id,
         body.producer_epoch,
         body.group_id,
@@ -111,24 +122,24 @@ def _committed(partition: Any, now_ms: int) -> CommittedOffset:
     return CommittedOffset(partition.committed_offset, epoch, partition.committed_metadata or "", now_ms)
 
 
-def _verify(node: Node, body: Any) -> int:
-    return node.transactions.verify(body.transactional_id, body.producer_id, body.producer_epoch, *_place(node, body))
+def _verify(parts: TransactionOffsetParts, body: Any) -> int:
+    return parts.transactions.verify(body.transactional_id, body.producer_id, body.producer_epoch, *_place(parts, body))
 
 
-def _place(node: Node, body: Any) -> tuple[str, int]:
+def _place(parts: TransactionOffsetParts, body: Any) -> tuple[str, int]:
     """The partition of the offsets' topic that has the group."""
-    offsets_topic = node.topics.get(OFFSETS_TOPIC)
+    offsets_topic = parts.topics.get(OFFSETS_TOPIC)
     return OFFSETS_TOPIC, partition_for(body.group_id, 1 if offsets_topic is None else len(offsets_topic.partitions))
 
 
-def _ask_transaction(node: Node, body: Any, version: int, decided: Callable[[int], None]) -> None:
-    if node.topics.get(OFFSETS_TOPIC) is None:
+def _ask_transaction(parts: TransactionOffsetParts, body: Any, version: int, decided: Callable[[int], None]) -> None:
+    if parts.topics.get(OFFSETS_TOPIC) is None:
         decided(COORDINATOR_NOT_AVAILABLE)
     elif version >= IMPLICIT_SINCE:
         producer = (body.transactional_id, body.producer_id, body.producer_epoch)
-        node.transactions.add_implicitly(*producer, [_place(node, body)], decided)
+        parts.transactions.add_implicitly(*producer, [_place(parts, body)], decided)
     else:
-        decided(_verify(node, body))
+        decided(_verify(parts, body))
 
 
 def _told(code: int, version: int) -> int:

@@ -13,25 +13,35 @@ from typing import TYPE_CHECKING, Any
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.leadership import usable_log
 from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.rights import ACT_AS_BROKER, ALTER_CLUSTER
 from headrace.broker.steps import ITEMS_PER_STEP, Steps, stepped, up_to_few
+from headrace.coordinator.transactions.markers import TransactionEnd
 from headrace.core.errors import PeerError
-from headrace.log.transactions import Marker
-from headrace.protocol.error_codes import KAFKA_STORAGE_ERROR, NONE, UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC_OR_PARTITION
+from headrace.protocol.error_codes import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    UNKNOWN_SERVER_ERROR,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 
 if TYPE_CHECKING:
-    from headrace.broker.node import Node
+    from headrace.broker.parts import MarkerParts
 
 EPOCH_BUMPED_SINCE = 2  # the transaction version, not the request's
 
 Place = tuple[str, int]
 
 
-def handle(node: Node, request: Request) -> Body | Later | Steps:
+def handle(parts: MarkerParts, request: Request) -> Body | Later | Steps:
+    rights, session = parts.rights, request.session
+    if not rights.allows(session, ALTER_CLUSTER) and not rights.allows(session, ACT_AS_BROKER):
+        return Steps(_refused(request.body.markers))
     named = (len(topic.partition_indexes) for asked in request.body.markers for topic in asked.topics)
-    return stepped(_answer(node, request), up_to_few(named), must_end=True)
+    return stepped(_answer(parts, request), up_to_few(named), must_end=True)
 
 
-def _answer(node: Node, request: Request) -> Generator[None, None, Body | Later]:
+def _answer(parts: MarkerParts, request: Request) -> Generator[None, None, Body | Later]:
     answer = _Answer()
     for asked in request.body.markers:
         places: set[Place] = set()  # a partition that is named twice in a marker still has one end of the transaction
@@ -40,7 +50,7 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body | Later]
                 if (topic.name, index) not in places:
                     places.add((topic.name, index))
                     answer.expect()
-                    _write(node, asked, topic.name, index, answer)
+                    _write(parts, asked, topic.name, index, answer)
                 yield
             yield
         yield
@@ -48,13 +58,26 @@ def _answer(node: Node, request: Request) -> Generator[None, None, Body | Later]
     return (yield from answer.soon.steps())
 
 
-def _write(node: Node, asked: Any, topic: str, index: int, answer: _Answer) -> None:
+def _refused(markers: tuple[Any, ...]) -> Generator[None, None, Body | Later]:
+    answer = _Answer()
+    for asked in markers:
+        for topic in asked.topics:
+            for index in topic.partition_indexes:
+                answer.expect()
+                answer.told(asked.producer_id, topic.name, index, CLUSTER_AUTHORIZATION_FAILED)
+            yield
+        yield
+    answer.told()
+    return (yield from answer.soon.steps())
+
+
+def _write(parts: MarkerParts, asked: Any, topic: str, index: int, answer: _Answer) -> None:
     producer = asked.producer_id
 
     def written(error: Exception | None) -> None:
         answer.told(producer, topic, index, NONE if error is None else KAFKA_STORAGE_ERROR)
 
-    log, _ = usable_log(node.topics.partition(topic, index))
+    log, _ = usable_log(parts.topics.partition(topic, index))
     if log is None:
         answer.told(producer, topic, index, UNKNOWN_TOPIC_OR_PARTITION)  # whose directory is offline, too, as in Kafka
         return
@@ -62,13 +85,13 @@ def _write(node: Node, asked: Any, topic: str, index: int, answer: _Answer) -> N
     if producer < 0 or asked.producer_epoch < 0 or version < 0:
         answer.told(producer, topic, index, UNKNOWN_SERVER_ERROR)  # no such batch can be made
         return
-    marker = Marker(producer, asked.producer_epoch, asked.coordinator_epoch, asked.transaction_result)
+    end = TransactionEnd(producer, asked.producer_epoch, asked.coordinator_epoch, asked.transaction_result)
     try:
-        log.producers.check_marker(*marker[:3], version >= EPOCH_BUMPED_SINCE)
+        log.producers.check_marker(*end[:3], version >= EPOCH_BUMPED_SINCE)
     except PeerError as error:
         answer.told(producer, topic, index, error.code)
         return
-    node.coordination.write_marker(marker, topic, index, written)
+    parts.coordination.write_marker(end, topic, index, written)
 
 
 class _Answer:

@@ -2,12 +2,12 @@
 
 import click
 
-from headrace.cli.lazy_group import LazyGroup, Place
+from headrace.cli.lazy_group import CommandEntry, LazyGroup
 
 COMMANDS = {
-    "produce": Place("headrace.cli.bench.produce:produce", "Records a second in, and how long each takes."),
-    "consume": Place("headrace.cli.bench.consume:consume", "Records a second out."),
-    "latency": Place("headrace.cli.bench.latency:latency", "From one client to another, one record at a time."),
+    "produce": CommandEntry("headrace.cli.bench.produce:produce", "Records per second in, and how long each takes."),
+    "consume": CommandEntry("headrace.cli.bench.consume:consume", "Records per second out."),
+    "latency": CommandEntry("headrace.cli.bench.latency:latency", "From one client to another, one record at a time."),
 }
 
 

@@ -15,7 +15,7 @@ QUIET_S_MAX = 10.0
 BATCH_MAX = 1_000
 
 
-@click.command(short_help="Records a second out.")
+@click.command(short_help="Records per second out.")
 @click.option("--records", "-n", type=click.IntRange(1), default=200_000, show_default=True, metavar="N")
 @click.option(
     "--size",
@@ -23,12 +23,12 @@ BATCH_MAX = 1_000
     default=100,
     show_default=True,
     metavar="BYTES",
-    help="Of a value, if the topic is made.",
+    help="Size of each value, if the topic is created.",
 )
 @click.option(
     "--topic",
     shell_complete=complete_topic,
-    help="An existing one, read once from its beginning.  [default: one that is made and filled]",
+    help="An existing topic, read once from its beginning.  [default: one created and filled for this run]",
 )
 @click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, metavar="N")
 @broker_options
@@ -53,7 +53,7 @@ def consume(records: int, size: int, topic: str | None, partitions: int, reach: 
 def run(reach: "Reach", topic: str, records: int) -> dict[str, Any]:
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-    from headrace.cli.bench.meter import Meter
+    from headrace.cli.bench.meter import RateMeter
     from headrace.cli.bench.percentiles import summary
     from headrace.cli.kafka.consuming import close, take
     from headrace.cli.reaching import kafka_text
@@ -75,7 +75,7 @@ def run(reach: "Reach", topic: str, records: int) -> dict[str, Any]:
     }
     consumer: Consumer = make_client("headrace", Consumer, {**consumer_settings(reach.client_settings()), **own})
     open_places = {place for place, span in spans.items() if span.records}
-    meter = Meter(wanted)
+    meter = RateMeter(wanted)
     began = last = time.monotonic()
     first_ms = 0.0
     try:

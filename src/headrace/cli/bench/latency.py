@@ -20,7 +20,7 @@ LOST_S_MAX = 10.0
 @click.command(short_help="From one client to another, one record at a time.")
 @click.option("--records", "-n", type=click.IntRange(1), default=1_000, show_default=True, metavar="N")
 @click.option("--size", type=click.IntRange(8), default=100, show_default=True, metavar="BYTES", help="Of a value.")
-@click.option("--topic", shell_complete=complete_topic, help="An existing one.  [default: one that is made for it]")
+@click.option("--topic", shell_complete=complete_topic, help="An existing topic.  [default: one created for this run]")
 @click.option("--acks", type=click.Choice(("all", "1")), default="all", show_default=True)
 @broker_options
 def latency(records: int, size: int, topic: str | None, acks: str, reach: "Reach", as_json: bool) -> None:
@@ -41,7 +41,7 @@ def latency(records: int, size: int, topic: str | None, acks: str, reach: "Reach
 def run(reach: "Reach", topic: str, records: int, size: int, acks: str) -> dict[str, Any]:
     from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
-    from headrace.cli.bench.meter import Meter
+    from headrace.cli.bench.meter import RateMeter
     from headrace.cli.bench.percentiles import summary
     from headrace.cli.kafka.consuming import close
     from headrace.client.librdkafka import consumer_settings, make_client, producer_settings
@@ -63,7 +63,7 @@ def run(reach: "Reach", topic: str, records: int, size: int, acks: str) -> dict[
         start = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=LOST_S_MAX)
         at = start[1] if start is not None else OFFSET_END
         consumer.assign([TopicPartition(topic, 0, at)])
-        meter = Meter(records)
+        meter = RateMeter(records)
         for number in range(records + WARM_UP):
             stamped = number.to_bytes(8, "big") + payload[8:]
             began = time.perf_counter()

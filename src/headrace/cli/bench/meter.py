@@ -39,7 +39,7 @@ def bench_topic(reach: "Reach", topic: str | None, partitions: int) -> Iterator[
                 delete_topics(cluster, [name])
 
 
-class Meter:
+class RateMeter:
     """Counts; shows the rate of the last second while it goes on."""
 
     def __init__(self, total: int, size_bytes: int | None = None, *, quiet: bool = False) -> None:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 PAYLOADS = 64  # different ones, so that compression does not see one value forever
 
 
-@click.command(short_help="Records a second in, and how long each takes.")
+@click.command(short_help="Records per second in, and how long each takes.")
 @click.option("--records", "-n", type=click.IntRange(1), default=200_000, show_default=True, metavar="N")
 @click.option("--size", type=click.IntRange(1), default=100, show_default=True, metavar="BYTES", help="Of a value.")
-@click.option("--rate", type=click.FloatRange(1), metavar="N", help="Records a second.  [default: as many as it can]")
-@click.option("--topic", shell_complete=complete_topic, help="An existing one.  [default: one that is made for it]")
+@click.option("--rate", type=click.FloatRange(1), metavar="N", help="Records per second.  [default: as many as it can]")
+@click.option("--topic", shell_complete=complete_topic, help="An existing topic.  [default: one created for this run]")
 @click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, metavar="N")
 @click.option("--acks", type=click.Choice(("all", "1", "0")), default="all", show_default=True)
 @click.option("--linger-ms", type=click.FloatRange(0), default=5.0, show_default=True, metavar="MS")
@@ -64,7 +64,7 @@ def run(
 ) -> dict[str, Any]:
     from confluent_kafka import Producer
 
-    from headrace.cli.bench.meter import Meter
+    from headrace.cli.bench.meter import RateMeter
     from headrace.cli.bench.percentiles import summary
     from headrace.cli.reaching import kafka_text
     from headrace.client.librdkafka import make_client, producer_settings
@@ -91,7 +91,7 @@ def run(
     producer.list_topics(topic, timeout=10)
     producer.produce(topic, payloads[0])
     producer.flush(10)
-    meter = Meter(records)
+    meter = RateMeter(records)
     began = time.monotonic()
     try:
         for number in range(records):

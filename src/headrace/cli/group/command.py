@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.lazy_group import LazyGroup, Place
+from headrace.cli.lazy_group import CommandEntry, LazyGroup
 from headrace.cli.names import complete_group
 from headrace.cli.reaching import broker_options
 from headrace.cli.tabling import ask, print_json, yes_option
@@ -12,14 +12,14 @@ from headrace.cli.tabling import ask, print_json, yes_option
 if TYPE_CHECKING:
     from headrace.cli.reaching import Reach
     from headrace.client.group_admin import Position
-    from headrace.client.groups import GroupFacts
+    from headrace.client.groups import GroupDetails
 
 COMMANDS = {
-    "list": Place("headrace.cli.group.command:list_command", "All groups, their states, members and lag."),
-    "describe": Place("headrace.cli.group.command:describe", "A group's members and offsets."),
-    "lag": Place("headrace.cli.group.lag:lag", "How far behind groups are; --watch to see it change."),
-    "reset": Place("headrace.cli.group.reset:reset", "Move a group's offsets: replay or skip."),
-    "delete": Place("headrace.cli.group.command:delete", "Delete groups and their offsets."),
+    "list": CommandEntry("headrace.cli.group.command:list_command", "All groups, their states, members and lag."),
+    "describe": CommandEntry("headrace.cli.group.command:describe", "A group's members and offsets."),
+    "lag": CommandEntry("headrace.cli.group.lag:lag", "How far behind groups are; --watch to see it change."),
+    "reset": CommandEntry("headrace.cli.group.reset:reset", "Move a group's offsets: replay or skip."),
+    "delete": CommandEntry("headrace.cli.group.command:delete", "Delete groups and their offsets."),
 }
 
 
@@ -29,7 +29,7 @@ def group() -> None:
 
 
 @click.command("list", short_help=COMMANDS["list"].help)
-@click.option("--names", is_flag=True, help="Only names, one a line.")
+@click.option("--names", is_flag=True, help="Only names, one per line.")
 @broker_options
 def list_command(names: bool, reach: "Reach", as_json: bool) -> None:
     """All groups.
@@ -119,7 +119,7 @@ def describe(name: str, reach: "Reach", as_json: bool) -> None:
             _print_description(facts, places)
 
 
-def description(facts: "GroupFacts", places: "list[Position]") -> dict[str, Any]:
+def description(facts: "GroupDetails", places: "list[Position]") -> dict[str, Any]:
     return {
         "group": facts.group,
         "state": facts.state,
@@ -140,7 +140,7 @@ def description(facts: "GroupFacts", places: "list[Position]") -> dict[str, Any]
     }
 
 
-def _print_description(facts: "GroupFacts", places: "list[Position]") -> None:
+def _print_description(facts: "GroupDetails", places: "list[Position]") -> None:
     from headrace.cli.columns import show
 
     lag = total_lag(places)
@@ -187,7 +187,7 @@ def show_positions(places: "list[Position]") -> None:
 
 @click.command(short_help=COMMANDS["delete"].help)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_group)
-@click.option("--if-exists", is_flag=True, help="What is not there need not be deleted.")
+@click.option("--if-exists", is_flag=True, help="No error if it does not exist.")
 @yes_option
 @broker_options
 def delete(names: tuple[str, ...], if_exists: bool, yes: bool, reach: "Reach", as_json: bool) -> None:
@@ -203,6 +203,7 @@ def delete(names: tuple[str, ...], if_exists: bool, yes: bool, reach: "Reach", a
         from headrace.client.errors import KafkaError
         from headrace.client.group_admin import delete_group
         from headrace.core.errors import OperatorError
+        from headrace.protocol.error_codes import NON_EMPTY_GROUP
 
         wanted = chosen_groups(cluster, names, missing_ok=if_exists)
         if wanted and not yes:
@@ -213,7 +214,8 @@ def delete(names: tuple[str, ...], if_exists: bool, yes: bool, reach: "Reach", a
             try:
                 delete_group(cluster, name)
             except KafkaError as error:
-                refused[name] = "its members must leave first" if error.code == 68 else str(error).rstrip(".")
+                busy = error.code == NON_EMPTY_GROUP
+                refused[name] = "its members must leave first" if busy else str(error).rstrip(".")
         if as_json:
             print_json([{"group": name, "deleted": name not in refused} for name in wanted])
         else:

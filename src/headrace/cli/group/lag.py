@@ -11,7 +11,7 @@ from headrace.cli.tabling import print_json
 
 if TYPE_CHECKING:
     from headrace.cli.reaching import Reach
-    from headrace.client.cluster import Cluster
+    from headrace.client.cluster import ClusterClient
     from headrace.client.group_admin import Position
 
 
@@ -59,7 +59,7 @@ def lag(
             time.sleep(interval)
 
 
-def _lags(cluster: "Cluster", names: tuple[str, ...]) -> "dict[str, list[Position]]":
+def _lags(cluster: "ClusterClient", names: tuple[str, ...]) -> "dict[str, list[Position]]":
     from headrace.cli.names import chosen_groups
     from headrace.client.errors import KafkaError
     from headrace.client.group_admin import group_lag

@@ -12,8 +12,8 @@ from headrace.client.moments import HELP, METAVAR
 
 if TYPE_CHECKING:
     from headrace.cli.reaching import Reach
-    from headrace.client.cluster import Cluster
-    from headrace.client.offsets import Place
+    from headrace.client.cluster import ClusterClient
+    from headrace.client.offsets import PartitionName
 
 
 @click.command(short_help="Move a group's offsets: replay or skip.")
@@ -87,11 +87,11 @@ def reset(
             click.echo(f"group {group} goes on from there")
 
 
-def _check_empty(cluster: "Cluster", group: str) -> None:
+def _check_empty(cluster: "ClusterClient", group: str) -> None:
     from headrace.client.errors import KafkaError
-    from headrace.client.group_admin import GROUP_ID_NOT_FOUND
     from headrace.client.groups import describe_group
     from headrace.core.errors import OperatorError
+    from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND
 
     try:
         facts = describe_group(cluster, group)
@@ -106,12 +106,12 @@ def _check_empty(cluster: "Cluster", group: str) -> None:
         )
 
 
-def _places(cluster: "Cluster", topics: tuple[str, ...]) -> "list[Place]":
+def _places(cluster: "ClusterClient", topics: tuple[str, ...]) -> "list[PartitionName]":
     from headrace.cli.names import check_topics
     from headrace.client.offsets import leaders
     from headrace.core.errors import OperatorError
 
-    places: set[Place] = set()
+    places: set[PartitionName] = set()
     for text in topics:
         name, colon, numbers = text.partition(":")
         check_topics(cluster, [name])
@@ -131,13 +131,13 @@ def _numbers(numbers: set[int]) -> str:
 
 
 def _plan(
-    cluster: "Cluster",
+    cluster: "ClusterClient",
     group: str,
-    places: "list[Place]",
-    before: "dict[Place, int]",
+    places: "list[PartitionName]",
+    before: "dict[PartitionName, int]",
     target: str | None,
     shift: int | None,
-) -> "dict[Place, int]":
+) -> "dict[PartitionName, int]":
     from headrace.client.group_admin import clamped, resolved
     from headrace.client.moments import parse_moment
     from headrace.core.errors import OperatorError
@@ -150,7 +150,7 @@ def _plan(
     return clamped(cluster, {place: before[place] + (shift or 0) for place in places})
 
 
-def _print(plan: "dict[Place, int]", before: "dict[Place, int]") -> None:
+def _print(plan: "dict[PartitionName, int]", before: "dict[PartitionName, int]") -> None:
     from headrace.cli.columns import show
 
     rows: list[list[str | None]] = []

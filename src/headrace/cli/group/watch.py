@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 CLEAR = "\x1b[H\x1b[J"  # home, then erase to the end: flickers less than erasing all
 
 
-class Row(NamedTuple):
+class LagRow(NamedTuple):
     group: str
     topic: str
     partitions: int
@@ -23,8 +23,8 @@ class Row(NamedTuple):
     end: int
 
 
-class Change(NamedTuple):
-    row: Row
+class LagChange(NamedTuple):
+    row: LagRow
     read_rate: float | None  # records a second since the last time
     write_rate: float | None
 
@@ -38,13 +38,13 @@ class Change(NamedTuple):
         return self.row.lag / (self.read_rate - self.write_rate)
 
 
-def rows_of(found: "dict[str, list[Position]]") -> list[Row]:
+def rows_of(found: "dict[str, list[Position]]") -> list[LagRow]:
     rows = []
     for group, places in found.items():
         for topic in sorted({place.topic for place in places}):
             held = [place for place in places if place.topic == topic and place.lag is not None]
             rows.append(
-                Row(
+                LagRow(
                     group,
                     topic,
                     len(held),
@@ -56,21 +56,21 @@ def rows_of(found: "dict[str, list[Position]]") -> list[Row]:
     return rows
 
 
-def changes(rows: list[Row], before: "dict[tuple[str, str], Row]", seconds: float) -> list[Change]:
+def changes(rows: list[LagRow], before: "dict[tuple[str, str], LagRow]", seconds: float) -> list[LagChange]:
     found = []
     for row in rows:
         old = before.get((row.group, row.topic))
         if old is None or seconds <= 0:
-            found.append(Change(row, None, None))
+            found.append(LagChange(row, None, None))
         else:
-            found.append(Change(row, (row.committed - old.committed) / seconds, (row.end - old.end) / seconds))
+            found.append(LagChange(row, (row.committed - old.committed) / seconds, (row.end - old.end) / seconds))
     return found
 
 
 class LagWatch:
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
-        self._before: dict[tuple[str, str], Row] = {}
+        self._before: dict[tuple[str, str], LagRow] = {}
         self._at = 0.0
 
     def show(self, found: "dict[str, list[Position]]", now: float) -> None:
@@ -85,7 +85,7 @@ class LagWatch:
             return
         self._draw(changed, now)
 
-    def _draw(self, changed: list[Change], now: float) -> None:
+    def _draw(self, changed: list[LagChange], now: float) -> None:
         from headrace.cli.columns import lines
 
         terminal = sys.stdout.isatty()
@@ -123,7 +123,7 @@ def rate_text(rate: float | None) -> str:
     return "" if rate is None else f"{rate:,.0f}"
 
 
-def left_text(change: Change) -> str:
+def left_text(change: LagChange) -> str:
     left = change.seconds_left
     if left is None:
         return "" if change.read_rate is None else "never"

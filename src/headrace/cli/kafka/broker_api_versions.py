@@ -31,11 +31,9 @@ def main() -> None:
 def run(args: list[str]) -> int:
     given = tool.read_options(OPTIONS, args, ABOUT)
     require(given, "bootstrap-server")
-    from headrace.client.cluster import Cluster
-    from headrace.client.properties import load
+    from headrace.client.cluster import ClusterClient
 
-    properties = load(given.one("command-config")) if given.has("command-config") else {}
-    with Cluster(given.one("bootstrap-server"), properties) as cluster:
+    with ClusterClient(given.one("bootstrap-server"), tool.client_properties(given)) as cluster:
         for node in cluster.nodes().values():
             where = f"{node.host}:{node.port} (id: {node.id} rack: {node.rack or 'null'} isFenced: false)"
             try:

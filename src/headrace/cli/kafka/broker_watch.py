@@ -1,6 +1,6 @@
 """Notices that every broker went away or refuses the login, says so once, and ends the tool if that is for good.
 
-librdkafka tries again forever and in silence; a person at the terminal, or a script, must hear of it. It also keeps to
+librdkafka retries forever and silently; a person at the terminal, or a script, must hear of it. It also keeps to
 itself that a broker is back, so one is asked before anything is given up.
 """
 

@@ -3,16 +3,16 @@
 import re
 
 from headrace.cli.kafka.configs import BROKERS, CLIENTS, GROUPS, IPS, LOGGERS, METRICS, TOPICS, USERS
-from headrace.cli.kafka.options import Given
+from headrace.cli.kafka.options import GivenOptions
 from headrace.cli.kafka.tool import ToolError
-from headrace.client.cluster import Cluster
+from headrace.client.cluster import ClusterClient
 from headrace.client.errors import KafkaError, check
 from headrace.client.groups import list_groups
-from headrace.client.topics import Setting, describe_configs, topic_names
+from headrace.client.topic_admin import SET, UNSET
+from headrace.client.topics import DescribedSetting, describe_configs, topic_names
 from headrace.client.wire import UnsupportedError
+from headrace.protocol.api_keys import INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES
 
-INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES = 44, 74
-SET, DELETE = 0, 1
 _RESOURCE = {TOPICS: 2, BROKERS: 4, LOGGERS: 8, METRICS: 16, GROUPS: 32}
 _SOURCES = (
     "UNKNOWN",
@@ -32,7 +32,7 @@ _OUTSIDE = r"(?=[^\]]*(?:\[|$))"
 _KEY = re.compile(r"[$a-zA-Z0-9._-]*")
 
 
-def describe(cluster: Cluster, types: list[str], names: list[str], *, everything: bool) -> None:
+def describe(cluster: ClusterClient, types: list[str], names: list[str], *, everything: bool) -> None:
     kind = types[0]
     if kind in (USERS, CLIENTS, IPS):
         from headrace.cli.kafka import quotas
@@ -52,7 +52,7 @@ def describe(cluster: Cluster, types: list[str], names: list[str], *, everything
             print(_line(each))
 
 
-def _line(setting: Setting) -> str:
+def _line(setting: DescribedSetting) -> str:
     synonyms = ", ".join(f"{_SOURCES[source]}:{name}={_shown(value)}" for name, value, source in setting.synonyms)
     sensitive = "true" if setting.sensitive else "false"
     return f"  {setting.name}={_shown(setting.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
@@ -62,7 +62,7 @@ def _shown(value: str | None) -> str:
     return "null" if value is None else value
 
 
-def _exists(cluster: Cluster, kind: str, name: str) -> bool:
+def _exists(cluster: ClusterClient, kind: str, name: str) -> bool:
     if kind in (BROKERS, LOGGERS):
         return name == "" or int(name) in cluster.nodes()
     if kind == GROUPS:
@@ -72,7 +72,7 @@ def _exists(cluster: Cluster, kind: str, name: str) -> bool:
     return name in _all(cluster, kind)
 
 
-def _all(cluster: Cluster, kind: str) -> list[str]:
+def _all(cluster: ClusterClient, kind: str) -> list[str]:
     if kind == TOPICS:
         return topic_names(cluster)
     if kind in (BROKERS, LOGGERS):
@@ -83,7 +83,7 @@ def _all(cluster: Cluster, kind: str) -> list[str]:
     return sorted(names)
 
 
-def _with_settings(cluster: Cluster, kind: str) -> set[str] | None:
+def _with_settings(cluster: ClusterClient, kind: str) -> set[str] | None:
     """The groups or metrics that have settings; None for groups if the broker cannot say."""
     try:
         answer = cluster.any.call(LIST_CONFIG_RESOURCES, {"resource_types": [_RESOURCE[kind]]})
@@ -97,7 +97,7 @@ def _with_settings(cluster: Cluster, kind: str) -> set[str] | None:
     return {each.name for each in answer.client_metrics_resources}
 
 
-def _settings(cluster: Cluster, kind: str, name: str, everything: bool) -> list[Setting]:
+def _settings(cluster: ClusterClient, kind: str, name: str, everything: bool) -> list[DescribedSetting]:
     node = int(name) if kind in (BROKERS, LOGGERS) and name else None
     found = describe_configs(cluster, _RESOURCE[kind], name, node)
     if not everything and kind != LOGGERS:
@@ -106,7 +106,7 @@ def _settings(cluster: Cluster, kind: str, name: str, everything: bool) -> list[
     return sorted(found)
 
 
-def alter(cluster: Cluster, given: Given, types: list[str], names: list[str]) -> None:
+def alter(cluster: ClusterClient, given: GivenOptions, types: list[str], names: list[str]) -> None:
     kind, name = types[0], names[0]
     added, removed = to_add(given), [key.strip() for text in given.all("delete-config") for key in text.split(",")]
     if kind in (USERS, CLIENTS, IPS):
@@ -126,7 +126,7 @@ def alter(cluster: Cluster, given: Given, types: list[str], names: list[str]) ->
         print(f"Completed updating default config for {kind} in the cluster.")
 
 
-def to_add(given: Given) -> dict[str, str]:
+def to_add(given: GivenOptions) -> dict[str, str]:
     from headrace.client.properties import load
 
     found = load(given.one("add-config-file")) if given.has("add-config-file") else {}
@@ -145,8 +145,8 @@ def to_add(given: Given) -> dict[str, str]:
     return found
 
 
-def _alter_resource(cluster: Cluster, kind: str, name: str, added: dict[str, str], removed: list[str]) -> None:
-    changes = [{"name": key, "config_operation": DELETE, "value": ""} for key in removed]
+def _alter_resource(cluster: ClusterClient, kind: str, name: str, added: dict[str, str], removed: list[str]) -> None:
+    changes = [{"name": key, "config_operation": UNSET, "value": ""} for key in removed]
     changes += [{"name": key, "config_operation": SET, "value": value} for key, value in added.items()]
     resource = {"resource_type": _RESOURCE[kind], "resource_name": name, "configs": changes}
     asked = cluster.at(int(name)) if kind in (BROKERS, LOGGERS) and name else cluster.any

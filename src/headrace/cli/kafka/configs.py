@@ -1,7 +1,7 @@
 """`kafka-configs.sh`: shows and changes the settings of topics, brokers, groups, clients, users and addresses."""
 
 from headrace.cli.kafka import tool
-from headrace.cli.kafka.options import Given, Option
+from headrace.cli.kafka.options import GivenOptions, Option
 from headrace.cli.kafka.tool import ToolError, UsageError, forbid
 from headrace.cli.kafka.zookeeper import OPTION as ZOOKEEPER
 from headrace.cli.kafka.zookeeper import bootstrap_of
@@ -67,13 +67,11 @@ def run(args: list[str]) -> int:
     _check(given, types, names)
     bootstrap = given.one("bootstrap-controller") or bootstrap_of(given)
     from headrace.cli.kafka import config_actions
-    from headrace.client.cluster import Cluster
-    from headrace.client.properties import load
+    from headrace.client.cluster import ClusterClient
 
     if given.has("alter") and len(types) != len(names):
         raise ToolError("An entity name must be specified for every entity type")
-    properties = load(given.one("command-config")) if given.has("command-config") else {}
-    with Cluster(bootstrap, properties) as cluster:
+    with ClusterClient(bootstrap, tool.client_properties(given)) as cluster:
         if given.has("alter"):
             config_actions.alter(cluster, given, types, names)
         else:
@@ -81,7 +79,7 @@ def run(args: list[str]) -> int:
     return 0
 
 
-def entities(given: Given) -> tuple[list[str], list[str]]:
+def entities(given: GivenOptions) -> tuple[list[str], list[str]]:
     """The types, and the names in the same order; an empty name stands for the default of its type."""
     types = [*given.all("entity-type")]
     waiting = iter(given.all("entity-name"))
@@ -101,7 +99,7 @@ def entities(given: Given) -> tuple[list[str], list[str]]:
     return types, names
 
 
-def _check(given: Given, types: list[str], names: list[str]) -> None:
+def _check(given: GivenOptions, types: list[str], names: list[str]) -> None:
     if given.has("alter") == given.has("describe"):
         raise UsageError("Command must include exactly one action: --describe, --alter")
     forbid(given, "describe", "add-config", "delete-config")
@@ -134,7 +132,7 @@ def _check(given: Given, types: list[str], names: list[str]) -> None:
         raise UsageError(f"An entity name must be specified with --describe of {','.join(types)}")
 
 
-def _check_alter(given: Given, types: list[str], names: list[str]) -> None:
+def _check_alter(given: GivenOptions, types: list[str], names: list[str]) -> None:
     if types[0] in WITH_DEFAULTS and not names:
         raise UsageError(
             "An entity-name or default entity must be specified with --alter of users, clients, brokers or ips"

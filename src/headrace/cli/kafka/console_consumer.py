@@ -3,7 +3,7 @@
 import random
 
 from headrace.cli.kafka import tool
-from headrace.cli.kafka.options import Given, Option
+from headrace.cli.kafka.options import GivenOptions, Option
 from headrace.cli.kafka.tool import ToolError, UsageError
 from headrace.cli.kafka.zookeeper import OPTION as ZOOKEEPER
 from headrace.cli.kafka.zookeeper import bootstrap_of
@@ -76,7 +76,7 @@ OPTIONS = (
     Option(name="formatter-config", value="config file", help="A file of such properties; --property wins over it."),
     Option(name="from-beginning", help="Begin with the oldest record, if the group has no offset of its own yet."),
     Option(name="max-messages", value="num_messages", kind=int, help="End after so many records."),
-    Option(name="timeout-ms", value="timeout_ms", kind=int, help="End when no record comes for so long."),
+    Option(name="timeout-ms", value="timeout_ms", kind=int, help="End after this long without a record."),
     Option(name="skip-message-on-error", help="Go on after a record that cannot be printed."),
     Option(
         name="key-deserializer",
@@ -133,7 +133,7 @@ def run(args: list[str]) -> int:
     return ConsoleReading(plan, shape, settings).run()
 
 
-def _check(given: Given) -> None:
+def _check(given: GivenOptions) -> None:
     if given.has("topic") == given.has("include"):
         raise UsageError("Exactly one of the following arguments is required: [topic], [include]")
     if given.has("partition"):
@@ -147,7 +147,7 @@ def _check(given: Given) -> None:
         raise UsageError('Missing required argument "[bootstrap-server]"')
 
 
-def start_offset(given: Given) -> str | int:
+def start_offset(given: GivenOptions) -> str | int:
     """`earliest`, `latest` or a number."""
     if not given.has("offset"):
         return "earliest" if given.has("from-beginning") else "latest"
@@ -162,7 +162,7 @@ def start_offset(given: Given) -> str | int:
     return int(text)
 
 
-def consumer_properties(given: Given, properties: dict[str, str], bootstrap: str) -> dict[str, str]:
+def consumer_properties(given: GivenOptions, properties: dict[str, str], bootstrap: str) -> dict[str, str]:
     merged = dict(properties)
     reset = merged.get("auto.offset.reset")
     if reset is None:

@@ -1,7 +1,7 @@
 """`kafka-console-producer.sh`: each line of the input becomes a record."""
 
 from headrace.cli.kafka import tool
-from headrace.cli.kafka.options import Given, Option
+from headrace.cli.kafka.options import GivenOptions, Option
 from headrace.cli.kafka.tool import ToolError, UsageError, require
 
 NAME = "kafka-console-producer.sh"
@@ -149,7 +149,7 @@ def run(args: list[str]) -> int:
     ).run()
 
 
-def producer_properties(given: Given, properties: dict[str, str]) -> dict[str, str]:
+def producer_properties(given: GivenOptions, properties: dict[str, str]) -> dict[str, str]:
     """What the flags say; where a flag is absent the user's own properties win over the flag's default."""
     merged = {"client.id": "console-producer", **properties}
     merged["bootstrap.servers"] = given.one("bootstrap-server")

@@ -22,7 +22,7 @@ from headrace.cli.kafka import group_positions
 from headrace.cli.kafka.broker_watch import BrokerWatch
 from headrace.cli.kafka.consuming import close, take
 from headrace.cli.kafka.group_positions import GroupPositions, is_end
-from headrace.cli.kafka.message_formats import Format, Shown
+from headrace.cli.kafka.message_formats import Format, PrintedRecord
 from headrace.cli.kafka.tool import ToolError, stop_printing
 from headrace.cli.kafka.topic_wait import TopicWait
 from headrace.client.librdkafka import consumer_settings, make_client
@@ -160,9 +160,9 @@ class ConsoleReading:
         self._stopped_by = number
 
 
-def _shown(message: Any) -> Shown:
+def _shown(message: Any) -> PrintedRecord:
     kind, stamp = message.timestamp()
-    return Shown(
+    return PrintedRecord(
         message.topic(),
         message.partition(),
         message.offset(),

@@ -1,7 +1,7 @@
 """`kafka-consumer-groups.sh`: lists, describes, resets and deletes consumer groups."""
 
 from headrace.cli.kafka import tool
-from headrace.cli.kafka.options import Given, Option
+from headrace.cli.kafka.options import GivenOptions, Option
 from headrace.cli.kafka.tool import UsageError, forbid, require
 
 NAME = "kafka-consumer-groups.sh"
@@ -102,10 +102,9 @@ def run(args: list[str]) -> int:
 
         return validate_regex(given.one("validate-regex"))
     from headrace.cli.kafka import group_actions
-    from headrace.client.cluster import Cluster
-    from headrace.client.properties import load
+    from headrace.client.cluster import ClusterClient
 
-    properties = load(given.one("command-config")) if given.has("command-config") else {}
+    properties = tool.client_properties(given)
     if given.has("timeout"):
         properties |= {
             "request.timeout.ms": str(given.one("timeout")),
@@ -118,11 +117,11 @@ def run(args: list[str]) -> int:
         "reset-offsets": group_actions.reset_offsets,
         "delete-offsets": group_actions.delete_offsets,
     }
-    with Cluster(given.one("bootstrap-server"), properties) as cluster:
+    with ClusterClient(given.one("bootstrap-server"), properties) as cluster:
         return group_actions.guarded(actions[next(name for name in ACTIONS if given.has(name))], cluster, given)
 
 
-def _check(given: Given) -> None:
+def _check(given: GivenOptions) -> None:
     if not given.has("validate-regex"):
         require(given, "bootstrap-server")
     scope = given.has("group") or given.has("all-groups")

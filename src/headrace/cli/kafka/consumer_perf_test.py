@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.cli.kafka import tool
 from headrace.cli.kafka.consuming import close, take
-from headrace.cli.kafka.options import Given, Option
+from headrace.cli.kafka.options import GivenOptions, Option
 from headrace.cli.kafka.tool import ToolError, UsageError, require
 
 NAME = "kafka-consumer-perf-test.sh"
@@ -31,7 +31,7 @@ OPTIONS = (
         kind=int,
         value_optional=True,
         default=10_000,
-        help="End when no record comes for so long.",
+        help="End after this long without a record.",
     ),
     Option(name="messages", also=("num-records",), value="count", kind=int, help="REQUIRED: How many records to read."),
     Option(name="reporting-interval", value="interval_ms", kind=int, default=5000, help="How often to print progress."),
@@ -104,7 +104,7 @@ def shown_time(ms: int, pattern: str) -> str:
 
 
 class _Reading:
-    def __init__(self, given: Given, properties: dict[str, str]) -> None:
+    def __init__(self, given: GivenOptions, properties: dict[str, str]) -> None:
         from confluent_kafka import Consumer
 
         from headrace.cli.kafka import group_positions

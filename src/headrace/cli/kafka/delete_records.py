@@ -1,11 +1,15 @@
 """`kafka-delete-records.sh`: forgets the records of partitions before given offsets."""
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.cli.kafka import tool
 from headrace.cli.kafka.options import Option
 from headrace.cli.kafka.tool import ToolError, require
+from headrace.protocol.api_keys import DELETE_RECORDS
+
+if TYPE_CHECKING:
+    from headrace.client.offsets import PartitionName
 
 NAME = "kafka-delete-records.sh"
 ABOUT = "This tool helps to delete records of the given partitions down to the specified offset."
@@ -23,10 +27,7 @@ OPTIONS = (
     ),
     Option(name="command-config", value="command config property file path", help="A file of settings for the client."),
 )
-DELETE_RECORDS = 21
 _TIMEOUT_MS = 30_000
-
-Place = tuple[str, int]
 
 
 def main() -> None:
@@ -37,11 +38,9 @@ def run(args: list[str]) -> int:
     given = tool.read_options(OPTIONS, args, ABOUT)
     require(given, "bootstrap-server", "offset-json-file")
     wanted = read_offsets(given.one("offset-json-file"))
-    from headrace.client.cluster import Cluster
-    from headrace.client.properties import load
+    from headrace.client.cluster import ClusterClient
 
-    properties = load(given.one("command-config")) if given.has("command-config") else {}
-    with Cluster(given.one("bootstrap-server"), properties) as cluster:
+    with ClusterClient(given.one("bootstrap-server"), tool.client_properties(given)) as cluster:
         print("Executing records delete operation")
         results = _delete(cluster, wanted)
     print("Records delete operation completed:")
@@ -51,7 +50,7 @@ def run(args: list[str]) -> int:
     return 0 if all(isinstance(result, int) for result in results.values()) else 1
 
 
-def read_offsets(path: str) -> dict[Place, int]:
+def read_offsets(path: str) -> "dict[PartitionName, int]":
     try:
         with open(path) as file:
             held = json.load(file)
@@ -63,7 +62,7 @@ def read_offsets(path: str) -> dict[Place, int]:
         raise ToolError("Missing partitions field")
     if held.get("version", 1) != 1:
         raise ToolError(f"Not supported version field value {held['version']}")
-    found: dict[Place, int] = {}
+    found: dict[PartitionName, int] = {}
     twice = []
     for each in held["partitions"]:
         try:
@@ -78,13 +77,13 @@ def read_offsets(path: str) -> dict[Place, int]:
     return found
 
 
-def _delete(cluster: Any, wanted: dict[Place, int]) -> dict[Place, int | str]:
+def _delete(cluster: Any, wanted: "dict[PartitionName, int]") -> "dict[PartitionName, int | str]":
     """The new first offset of each partition, or why it was refused."""
     from headrace.client.errors import KafkaError
     from headrace.client.offsets import leaders
 
     known = leaders(cluster, (topic for topic, _ in wanted))
-    results: dict[Place, int | str] = {place: KafkaError(3).java for place in wanted if place not in known}
+    results: dict[PartitionName, int | str] = {place: KafkaError(3).java for place in wanted if place not in known}
     by_node: dict[int, dict[str, list[dict[str, int]]]] = {}
     for (topic, number), offset in wanted.items():
         if (topic, number) in known:

@@ -1,6 +1,6 @@
 """Says early why records are not acknowledged: a broker refuses them, or a partition has no leader.
 
-librdkafka sends a refused record again, in silence, until its time is over, and tells about a refusal only in its log.
+librdkafka silently sends a refused record again until its time is over, and tells about a refusal only in its log.
 That is read here; where it says nothing, because there is no leader to send to, the broker is asked. A refusal that
 passes by itself within a moment is not worth a line.
 """

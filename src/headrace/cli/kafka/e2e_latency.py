@@ -5,8 +5,9 @@ import time
 from typing import Any
 
 from headrace.cli.kafka import tool
-from headrace.cli.kafka.options import Given, Option
+from headrace.cli.kafka.options import GivenOptions, Option
 from headrace.cli.kafka.tool import ToolError, UsageError, require
+from headrace.protocol.api_keys import CREATE_TOPICS
 
 NAME = "kafka-e2e-latency.sh"
 ABOUT = "This tool measures end-to-end latency in Kafka by sending messages and timing their reception."
@@ -35,9 +36,8 @@ def main() -> None:
 def run(args: list[str]) -> int:
     given = tool.read_options(OPTIONS, named(args), ABOUT)
     _check(given)
-    from headrace.client.properties import load
 
-    properties = load(given.one("command-config")) if given.has("command-config") else {}
+    properties = tool.client_properties(given)
     _Latency(given, properties).run()
     return 0
 
@@ -56,7 +56,7 @@ def named(args: list[str]) -> list[str]:
     ]
 
 
-def _check(given: Given) -> None:
+def _check(given: GivenOptions) -> None:
     require(given, *REQUIRED)
     if given.one("producer-acks") not in ("1", "all"):
         raise UsageError(
@@ -73,7 +73,7 @@ def _check(given: Given) -> None:
 
 
 class _Latency:
-    def __init__(self, given: Given, properties: dict[str, str]) -> None:
+    def __init__(self, given: GivenOptions, properties: dict[str, str]) -> None:
         self._given = given
         self._topic: str = given.one("topic")
         self._properties = {**properties, "bootstrap.servers": given.one("bootstrap-server")}
@@ -116,11 +116,11 @@ class _Latency:
 
         Asked here, since librdkafka, asked to begin at the end, tries half a second later if it is not connected yet.
         """
-        from headrace.client.cluster import Cluster
+        from headrace.client.cluster import ClusterClient
         from headrace.client.errors import check
         from headrace.client.offsets import LATEST, offsets_at
 
-        with Cluster(self._given.one("bootstrap-server"), self._properties) as cluster:
+        with ClusterClient(self._given.one("bootstrap-server"), self._properties) as cluster:
             (found,) = cluster.metadata([self._topic]).topics
             if not found.error_code:
                 places = {(self._topic, each.partition_index): LATEST for each in found.partitions}
@@ -141,7 +141,7 @@ class _Latency:
                 "configs": [],
             }
             body = {"topics": [topic], "timeout": _TIMEOUT_MS, "validate_only": False}
-            (made,) = cluster.controller().call(19, body).topics
+            (made,) = cluster.controller().call(CREATE_TOPICS, body).topics
             check(made.error_code, made.error_message)
             return {0: 0}
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 
 from headrace.cli.kafka import tool
-from headrace.cli.kafka.options import Given, Option
+from headrace.cli.kafka.options import GivenOptions, Option
 from headrace.cli.kafka.tool import ToolError, UsageError, require
 
 NAME = "kafka-get-offsets.sh"
@@ -59,13 +59,12 @@ def run(args: list[str]) -> int:
         raise UsageError("Error occurred: --topic-partitions cannot be used with --topic or --partitions")
     when = parse_time(given.one("time"))
     allowed = rule_filter(given.one("topic-partitions")) if given.has("topic-partitions") else plain_filter(given)
-    from headrace.client.cluster import Cluster
+    from headrace.client.cluster import ClusterClient
     from headrace.client.offsets import NO_OFFSET, offsets_at
-    from headrace.client.properties import load
     from headrace.client.topics import INTERNAL_TOPICS
 
-    properties = load(given.one("command-config")) if given.has("command-config") else {}
-    with Cluster(given.one("bootstrap-server"), {"client.id": "GetOffsetShell", **properties}) as cluster:
+    properties = tool.client_properties(given)
+    with ClusterClient(given.one("bootstrap-server"), {"client.id": "GetOffsetShell", **properties}) as cluster:
         topics = cluster.metadata(None).topics
         hidden = INTERNAL_TOPICS if given.has("exclude-internal-topics") else frozenset()
         leader_of = {
@@ -100,7 +99,7 @@ def parse_time(text: str) -> int:
         ) from None
 
 
-def plain_filter(given: Given) -> Filter:
+def plain_filter(given: GivenOptions) -> Filter:
     from headrace.client.topics import topic_filter
 
     pattern = topic_filter(given.one("topic") or ".*")

@@ -4,15 +4,21 @@ import sys
 from collections.abc import Callable, Iterable
 
 from headrace.cli.kafka import group_reset, group_tables
-from headrace.cli.kafka.options import Given
+from headrace.cli.kafka.options import GivenOptions
 from headrace.cli.kafka.tool import ToolError, UsageError
-from headrace.client.cluster import Cluster
+from headrace.client.cluster import ClusterClient
 from headrace.client.errors import ClientError, KafkaError, check
-from headrace.client.groups import GroupFacts, committed_offsets, describe_group, list_groups
+from headrace.client.groups import GroupDetails, committed_offsets, describe_group, list_groups
 from headrace.client.offset_commit import commit_offsets
-from headrace.client.offsets import LATEST, Place, leaders, offsets_at
+from headrace.client.offsets import LATEST, PartitionName, leaders, offsets_at
+from headrace.protocol.api_keys import DELETE_GROUPS, OFFSET_DELETE
+from headrace.protocol.error_codes import (
+    GROUP_ID_NOT_FOUND,
+    GROUP_SUBSCRIBED_TO_TOPIC,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 
-DELETE_GROUPS, OFFSET_DELETE = 42, 47
 STATES = (
     "PreparingRebalance",
     "CompletingRebalance",
@@ -23,13 +29,12 @@ STATES = (
     "Reconciling",
 )
 _REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
-_GROUP_ID_NOT_FOUND = 69
-_PARTITION_LEVEL = frozenset({3, 29, 86})
+_PARTITION_LEVEL = frozenset({UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, GROUP_SUBSCRIBED_TO_TOPIC})
 
-Action = Callable[[Cluster, Given], int]
+Action = Callable[[ClusterClient, GivenOptions], int]
 
 
-def guarded(action: Action, cluster: Cluster, given: Given) -> int:
+def guarded(action: Action, cluster: ClusterClient, given: GivenOptions) -> int:
     """Failures in the words of Kafka's tool, which it writes to stdout."""
     try:
         return action(cluster, given)
@@ -43,7 +48,7 @@ def guarded(action: Action, cluster: Cluster, given: Given) -> int:
         raise ToolError(text, on_stdout=True) from error
 
 
-def list_them(cluster: Cluster, given: Given) -> int:
+def list_them(cluster: ClusterClient, given: GivenOptions) -> int:
     if not given.has("state") and not given.has("type"):
         for each in list_groups(cluster):
             print(each.group)
@@ -65,7 +70,7 @@ def _chosen(text: str | None, known: Iterable[str], singular: str, plural: str) 
     return [by_name[part] for part in parts]
 
 
-def describe(cluster: Cluster, given: Given) -> int:
+def describe(cluster: ClusterClient, given: GivenOptions) -> int:
     verbose = given.has("verbose")
     for facts in [describe_group(cluster, group) for group in _groups(cluster, given)]:
         if given.has("members"):
@@ -84,13 +89,13 @@ def describe(cluster: Cluster, given: Given) -> int:
     return 0
 
 
-def _groups(cluster: Cluster, given: Given) -> list[str]:
+def _groups(cluster: ClusterClient, given: GivenOptions) -> list[str]:
     if given.has("all-groups"):
         return [each.group for each in list_groups(cluster)]
     return sorted(set(given.all("group")))
 
 
-def _say_state(facts: GroupFacts) -> None:
+def _say_state(facts: GroupDetails) -> None:
     sys.stdout.flush()
     if facts.state == "Empty":
         print(f"\nConsumer group '{facts.group}' has no active members.", file=sys.stderr)
@@ -98,14 +103,14 @@ def _say_state(facts: GroupFacts) -> None:
         print(f"\nWarning: Consumer group '{facts.group}' is rebalancing.", file=sys.stderr)
 
 
-def _ends(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
+def _ends(cluster: ClusterClient, places: Iterable[PartitionName]) -> dict[PartitionName, int]:
     """The ends of those partitions that still exist and have a leader."""
     known = leaders(cluster, (topic for topic, _ in places))
     found = offsets_at(cluster, {place: LATEST for place in places if place in known}, leader_of=known)
     return {place: each.offset for place, each in found.items() if each.error is None}
 
 
-def delete(cluster: Cluster, given: Given) -> int:
+def delete(cluster: ClusterClient, given: GivenOptions) -> int:
     done, failed = [], {}
     for group in _groups(cluster, given):
         try:
@@ -125,7 +130,7 @@ def delete(cluster: Cluster, given: Given) -> int:
     return 1
 
 
-def _delete_group(cluster: Cluster, group: str) -> None:
+def _delete_group(cluster: ClusterClient, group: str) -> None:
     _, connection = cluster.coordinator(group)
 
     def ask() -> None:
@@ -135,14 +140,14 @@ def _delete_group(cluster: Cluster, group: str) -> None:
     cluster.patiently(ask)
 
 
-def reset_offsets(cluster: Cluster, given: Given) -> int:
+def reset_offsets(cluster: ClusterClient, given: GivenOptions) -> int:
     if not given.has("execute") and not given.has("dry-run"):
         print(
             "WARN: No action will be performed as the --execute option is missing. You should add the --dry-run option "
             "explicitly if you are scripting this command.",
             file=sys.stderr,
         )
-    plans: dict[str, dict[Place, int]] = {}
+    plans: dict[str, dict[PartitionName, int]] = {}
     code = 0
     for group in _groups(cluster, given):
         state = _state_of(cluster, group)
@@ -166,20 +171,20 @@ def reset_offsets(cluster: Cluster, given: Given) -> int:
     return code
 
 
-def _state_of(cluster: Cluster, group: str) -> str:
+def _state_of(cluster: ClusterClient, group: str) -> str:
     """A group that does not exist yet is made by the first offset that is committed for it."""
     try:
         return describe_group(cluster, group).state
     except KafkaError as error:
-        if error.code != _GROUP_ID_NOT_FOUND:
+        if error.code != GROUP_ID_NOT_FOUND:
             raise
         return "Dead"
 
 
-def delete_offsets(cluster: Cluster, given: Given) -> int:
+def delete_offsets(cluster: ClusterClient, given: GivenOptions) -> int:
     group = given.one("group")
-    results: dict[Place, str | None] = {}
-    places: list[Place] = []
+    results: dict[PartitionName, str | None] = {}
+    places: list[PartitionName] = []
     for arg in given.all("topic"):
         try:
             places += group_reset.topic_places(cluster, [arg])
@@ -197,7 +202,9 @@ def delete_offsets(cluster: Cluster, given: Given) -> int:
     return 0 if not any(results.values()) and code == 0 else 1
 
 
-def _delete_offsets(cluster: Cluster, group: str, places: list[Place]) -> tuple[int, dict[Place, str | None]]:
+def _delete_offsets(
+    cluster: ClusterClient, group: str, places: list[PartitionName]
+) -> tuple[int, dict[PartitionName, str | None]]:
     """The error of the whole, or the first of a partition, and what became of each partition."""
     topics: dict[str, list[dict[str, int]]] = {}
     for topic, number in places:
@@ -216,7 +223,7 @@ def _delete_offsets(cluster: Cluster, group: str, places: list[Place]) -> tuple[
 
 
 def validate_regex(pattern: str) -> int:
-    """By the same automaton that a Headrace broker matches subscriptions with."""
+    """With the same library that a Headrace broker matches subscriptions with."""
     from headrace.coordinator.topic_pattern import TopicPattern
     from headrace.core.errors import PeerError
 

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
 
+    from headrace.client.offsets import PartitionName
+
 LOOKUP_S_MAX = 5.0  # for each of two questions; without an answer the position is known with the first record
 SETTLE_S_MAX = 2.0
 _POLL_S = 0.1
@@ -27,7 +29,6 @@ _RESETS = dict.fromkeys(("smallest", "earliest", "beginning"), _EARLIEST) | dict
 # What a consumer must be made with.
 SETTINGS = {"enable.auto.offset.store": False, "enable.partition.eof": True}
 
-Place = tuple[str, int]
 Rebalanced = Callable[["Consumer", "list[TopicPartition]"], None]
 
 
@@ -37,9 +38,9 @@ class GroupPositions:
     def __init__(self, consumer: "Consumer", settings: Mapping[str, Any]) -> None:
         self._consumer = consumer
         self.commits = str(settings.get("enable.auto.commit", "true")).lower() == "true"
-        self.assigned: set[Place] = set()
+        self.assigned: set[PartitionName] = set()
         self.from_beginning: set[str] = set()  # topics that are newer than the reader: all in them has come since
-        self._positions: dict[Place, int] = {}
+        self._positions: dict[PartitionName, int] = {}
         self._reset = _RESETS.get(str(settings.get("auto.offset.reset", "latest")).lower())
         self._incremental = (
             str(settings.get("group.protocol")).lower() == "consumer"
@@ -68,7 +69,7 @@ class GroupPositions:
         """Records that were dealt with, and ends of partitions that were reached, in the order in which they came."""
         if not self.commits:
             return
-        ends: dict[Place, int] = {}
+        ends: dict[PartitionName, int] = {}
         for each in messages:
             if each.error() is None:
                 ends[_place(each)] = (each.offset() or 0) + 1
@@ -130,7 +131,7 @@ class GroupPositions:
                     starts[each.topic, each.partition] = each
         return list(starts.values())
 
-    def _store(self, positions: Mapping[Place, int]) -> None:
+    def _store(self, positions: "Mapping[PartitionName, int]") -> None:
         from confluent_kafka import KafkaException, TopicPartition
 
         if not self.commits or not positions:
@@ -141,7 +142,7 @@ class GroupPositions:
             self._consumer.store_offsets(offsets=[TopicPartition(*place, at) for place, at in positions.items()])
 
 
-def _place(message: "Message") -> Place:
+def _place(message: "Message") -> "PartitionName":
     return message.topic() or "", message.partition() or 0
 
 

@@ -7,12 +7,13 @@ import sys
 import time
 from collections.abc import Iterable
 
-from headrace.cli.kafka.options import Given
+from headrace.cli.kafka.options import GivenOptions
 from headrace.cli.kafka.tool import ToolError, UsageError
-from headrace.client.cluster import Cluster
+from headrace.client.cluster import ClusterClient
 from headrace.client.errors import KafkaError
 from headrace.client.groups import committed_offsets
-from headrace.client.offsets import EARLIEST, LATEST, NO_OFFSET, Place, leaders, offsets_at
+from headrace.client.offsets import EARLIEST, LATEST, NO_OFFSET, PartitionName, leaders, offsets_at
+from headrace.protocol.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 
 SCENARIOS = (
     "to-offset",
@@ -24,14 +25,13 @@ SCENARIOS = (
     "to-current",
     "from-file",
 )
-_UNKNOWN_TOPIC_OR_PARTITION = 3
 _UNQUOTED_MAX = 24
 _DURATION = re.compile(
     r"([+-]?)P(?:([+-]?\d+)D)?(?:T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+)(?:[.,](\d{1,9}))?S)?)?", re.I
 )
 
 
-def plan(cluster: Cluster, given: Given, group: str) -> dict[Place, int]:
+def plan(cluster: ClusterClient, given: GivenOptions, group: str) -> dict[PartitionName, int]:
     """The new offset of each partition."""
     if given.has("from-file"):
         return _from_file(cluster, given, group)
@@ -57,7 +57,7 @@ def plan(cluster: Cluster, given: Given, group: str) -> dict[Place, int]:
     raise UsageError(f"Option '[reset-offsets]' requires one of the following scenarios: [{known}]")
 
 
-def _scope(cluster: Cluster, given: Given, group: str) -> list[Place]:
+def _scope(cluster: ClusterClient, given: GivenOptions, group: str) -> list[PartitionName]:
     if given.has("all-topics"):
         return sorted(committed_offsets(cluster, group))
     if given.has("topic"):
@@ -65,9 +65,9 @@ def _scope(cluster: Cluster, given: Given, group: str) -> list[Place]:
     raise UsageError("One of the reset scopes should be defined: --all-topics, --topic.")
 
 
-def topic_places(cluster: Cluster, args: Iterable[str]) -> list[Place]:
+def topic_places(cluster: ClusterClient, args: Iterable[str]) -> list[PartitionName]:
     """`topic` is all its partitions, `topic:0,2` these two."""
-    places: list[Place] = []
+    places: list[PartitionName] = []
     for arg in args:
         if ":" in arg:
             places += parse_places(arg)
@@ -79,7 +79,7 @@ def topic_places(cluster: Cluster, args: Iterable[str]) -> list[Place]:
     return sorted(set(places))
 
 
-def parse_places(arg: str) -> list[Place]:
+def parse_places(arg: str) -> list[PartitionName]:
     parts = arg.split(":")
     if len(parts) != 2:
         raise UsageError(f"Invalid topic arg '{arg}', expected topic name and partitions")
@@ -91,15 +91,15 @@ def parse_places(arg: str) -> list[Place]:
     return found
 
 
-def _check_exist(cluster: Cluster, places: Iterable[Place]) -> None:
+def _check_exist(cluster: ClusterClient, places: Iterable[PartitionName]) -> None:
     known = leaders(cluster, (topic for topic, _ in places))
     missing = [place for place in places if place not in known]
     if missing:
         named = ",".join(f"{topic}-{number}" for topic, number in missing)
-        raise KafkaError(_UNKNOWN_TOPIC_OR_PARTITION, f'The partitions "{named}" do not exist')
+        raise KafkaError(UNKNOWN_TOPIC_OR_PARTITION, f'The partitions "{named}" do not exist')
 
 
-def _offsets(cluster: Cluster, places: Iterable[Place], when: int) -> dict[Place, int]:
+def _offsets(cluster: ClusterClient, places: Iterable[PartitionName], when: int) -> dict[PartitionName, int]:
     found = {}
     for place, answer in offsets_at(cluster, dict.fromkeys(places, when)).items():
         if answer.error is not None:
@@ -108,7 +108,7 @@ def _offsets(cluster: Cluster, places: Iterable[Place], when: int) -> dict[Place
     return found
 
 
-def _shifted(cluster: Cluster, group: str, places: Iterable[Place], by: int) -> dict[Place, int]:
+def _shifted(cluster: ClusterClient, group: str, places: Iterable[PartitionName], by: int) -> dict[PartitionName, int]:
     done = committed_offsets(cluster, group)
     for topic, number in places:
         if (topic, number) not in done:
@@ -118,7 +118,7 @@ def _shifted(cluster: Cluster, group: str, places: Iterable[Place], by: int) -> 
     return {place: done[place].offset + by for place in places}
 
 
-def _at_time(cluster: Cluster, places: Iterable[Place], ms: int) -> dict[Place, int]:
+def _at_time(cluster: ClusterClient, places: Iterable[PartitionName], ms: int) -> dict[PartitionName, int]:
     found = _offsets(cluster, places, ms)
     without = [place for place, offset in found.items() if offset == NO_OFFSET]
     for topic, number in without:
@@ -126,7 +126,7 @@ def _at_time(cluster: Cluster, places: Iterable[Place], ms: int) -> dict[Place, 
     return found | _offsets(cluster, without, LATEST)
 
 
-def _within_range(cluster: Cluster, wanted: dict[Place, int]) -> dict[Place, int]:
+def _within_range(cluster: ClusterClient, wanted: dict[PartitionName, int]) -> dict[PartitionName, int]:
     first, last = _offsets(cluster, wanted, EARLIEST), _offsets(cluster, wanted, LATEST)
     found = {}
     for place, offset in wanted.items():
@@ -143,7 +143,7 @@ def _warn(what: str, instead: int) -> None:
     print(f"WARN {what}. Value will be set to {instead}", file=sys.stderr)
 
 
-def _from_file(cluster: Cluster, given: Given, group: str) -> dict[Place, int]:
+def _from_file(cluster: ClusterClient, given: GivenOptions, group: str) -> dict[PartitionName, int]:
     plans = read_plan(given.one("from-file"), given.all("group"))
     if group not in plans:
         print(f"\nError: No reset plan for group {group} found")
@@ -152,14 +152,14 @@ def _from_file(cluster: Cluster, given: Given, group: str) -> dict[Place, int]:
     return _within_range(cluster, plans[group])
 
 
-def read_plan(path: str, groups: list[str]) -> dict[str, dict[Place, int]]:
+def read_plan(path: str, groups: list[str]) -> dict[str, dict[PartitionName, int]]:
     """`topic,partition,offset` of the one group that was named, or `group,topic,partition,offset`."""
     try:
         with open(path, newline="") as file:
             rows = [row for row in csv.reader(file) if row]
     except OSError as error:
         raise ToolError(f"{path}: {(error.strerror or str(error)).lower()}; give the path of a CSV file") from error
-    plans: dict[str, dict[Place, int]] = {}
+    plans: dict[str, dict[PartitionName, int]] = {}
     for number, row in enumerate(rows, start=1):
         if len(row) == 3 and len(groups) == 1:
             row = [groups[0], *row]
@@ -172,7 +172,7 @@ def read_plan(path: str, groups: list[str]) -> dict[str, dict[Place, int]]:
     return plans
 
 
-def export(plans: dict[str, dict[Place, int]], groups: list[str]) -> str:
+def export(plans: dict[str, dict[PartitionName, int]], groups: list[str]) -> str:
     lines = []
     for group, plan_of_group in plans.items():
         for (topic, number), offset in sorted(plan_of_group.items()):

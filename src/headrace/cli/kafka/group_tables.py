@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from headrace.client.groups import Committed, GroupFacts, Listed, MemberFacts
-from headrace.client.offsets import Place
+from headrace.client.groups import Committed, GroupDetails, ListedGroup, MemberFacts
+from headrace.client.offsets import PartitionName
 
 NONE = "-"
 
 
-class Row(NamedTuple):
+class GroupTableRow(NamedTuple):
     """One partition of a group."""
 
     group: str
@@ -27,7 +27,9 @@ class Row(NamedTuple):
         return None if self.offset is None or self.end is None else self.end - self.offset
 
 
-def partitions_of(facts: GroupFacts, committed: dict[Place, Committed]) -> list[tuple[Place, MemberFacts | None]]:
+def partitions_of(
+    facts: GroupDetails, committed: dict[PartitionName, Committed]
+) -> list[tuple[PartitionName, MemberFacts | None]]:
     """Who has which partition: the members with most of them first, then what nobody has."""
     owners = sorted((each for each in facts.members if each.assignment), key=lambda each: -len(each.assignment))
     held = [(place, member) for member in owners for place in member.assignment]
@@ -36,17 +38,19 @@ def partitions_of(facts: GroupFacts, committed: dict[Place, Committed]) -> list[
     return [*held, *((place, None) for place in free)]
 
 
-def offset_rows(facts: GroupFacts, committed: dict[Place, Committed], ends: dict[Place, int]) -> list[Row]:
+def offset_rows(
+    facts: GroupDetails, committed: dict[PartitionName, Committed], ends: dict[PartitionName, int]
+) -> list[GroupTableRow]:
     rows = []
     for place, member in partitions_of(facts, committed):
         done = committed.get(place)
         who = (NONE, NONE, NONE) if member is None else (member.id, member.host, member.client_id)
         epoch, offset = (None, None) if done is None else (done.leader_epoch, done.offset)
-        rows.append(Row(facts.group, *place, epoch, offset, ends.get(place), *who))
+        rows.append(GroupTableRow(facts.group, *place, epoch, offset, ends.get(place), *who))
     return rows
 
 
-def offset_table(rows: Sequence[Row], verbose: bool) -> str:
+def offset_table(rows: Sequence[GroupTableRow], verbose: bool) -> str:
     group, topic = _width(15, (row.group for row in rows)), _width(15, (row.topic for row in rows))
     consumer, host = _width(15, (row.consumer for row in rows)), _width(15, (row.host for row in rows))
     titles = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
@@ -62,7 +66,7 @@ def offset_table(rows: Sequence[Row], verbose: bool) -> str:
     return "".join("\n" + _padded(line, widths) for line in lines) + "\n"
 
 
-def member_table(facts: GroupFacts, verbose: bool) -> str:
+def member_table(facts: GroupDetails, verbose: bool) -> str:
     members = facts.members
     named = any(member.instance_id for member in members)
     mixed = {member.upgraded for member in members} >= {True, False}
@@ -101,7 +105,7 @@ def member_table(facts: GroupFacts, verbose: bool) -> str:
     return "\n" + "".join(_padded(line, widths) + tail + "\n" for line in lines)
 
 
-def state_table(facts: GroupFacts, verbose: bool) -> str:
+def state_table(facts: GroupDetails, verbose: bool) -> str:
     coordinator = f"{facts.coordinator.host}:{facts.coordinator.port}  ({facts.coordinator.id})"
     widths = [_width(15, [facts.group]), _width(25, [coordinator]), 20, 20]
     titles: list[object] = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
@@ -115,7 +119,7 @@ def state_table(facts: GroupFacts, verbose: bool) -> str:
     return "".join("\n" + _padded(line, widths) for line in lines) + "\n"
 
 
-def list_table(groups: Sequence[Listed], *, types: bool, states: bool) -> str:
+def list_table(groups: Sequence[ListedGroup], *, types: bool, states: bool) -> str:
     widths = [_width(15, (each.group for each in groups)) + 10, *([20] if types else []), *([20] if states else [])]
     lines: list[list[object]] = [["GROUP", *(["TYPE"] if types else []), *(["STATE"] if states else [])]]
     for each in groups:
@@ -123,7 +127,7 @@ def list_table(groups: Sequence[Listed], *, types: bool, states: bool) -> str:
     return "".join(_padded(line, widths) + "\n" for line in lines)
 
 
-def reset_table(plans: dict[str, dict[Place, int]]) -> str:
+def reset_table(plans: dict[str, dict[PartitionName, int]]) -> str:
     places = [place for plan in plans.values() for place in plan]
     widths = [_width(15, plans), _width(15, (topic for topic, _ in places)), 10, 0]
     lines: list[list[object]] = [["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]] if plans else []
@@ -133,7 +137,7 @@ def reset_table(plans: dict[str, dict[Place, int]]) -> str:
     return "".join("\n" + _padded(line, widths) for line in lines) + "\n"
 
 
-def deleted_table(results: dict[Place, str | None]) -> str:
+def deleted_table(results: dict[PartitionName, str | None]) -> str:
     """Partition by partition, whether its offset went; -1 stands for a topic whose partitions are unknown."""
     widths = [_width(15, (topic for topic, _ in results)), 10, 15]
     lines: list[list[object]] = [["TOPIC", "PARTITION", "STATUS"]]
@@ -143,7 +147,7 @@ def deleted_table(results: dict[Place, str | None]) -> str:
     return "".join("\n" + _padded(line, widths) for line in lines) + "\n"
 
 
-def _assignment(places: Sequence[Place]) -> str:
+def _assignment(places: Sequence[PartitionName]) -> str:
     by_topic: dict[str, list[int]] = {}
     for topic, number in places:
         by_topic.setdefault(topic, []).append(number)

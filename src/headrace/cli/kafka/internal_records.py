@@ -18,13 +18,19 @@ from headrace.cli.kafka.internal_schemas import (
     Kind,
     Struct,
 )
-from headrace.cli.kafka.message_formats import Shown
+from headrace.cli.kafka.message_formats import PrintedRecord
 from headrace.cli.kafka.tool import ToolError
 from headrace.client.topics import kafka_uuid
-from headrace.protocol.message_reader import read_uvarint
+from headrace.coordinator.group_records import GROUP_METADATA, OFFSET_COMMIT, OFFSET_COMMIT_LEGACY
+from headrace.coordinator.transactions.records import KEY_VERSION
+from headrace.protocol.wire import read_uvarint_of_bytes
 
 _INTS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
-_OFFSET_TYPES, _GROUP_TYPES = (0, 1), (2,)
+_OFFSET_TYPES, _GROUP_TYPES, _TRANSACTION_TYPES = (
+    (OFFSET_COMMIT_LEGACY, OFFSET_COMMIT),
+    (GROUP_METADATA,),
+    (KEY_VERSION,),
+)
 _CONSUMER_VERSION_MAX = 3
 
 
@@ -120,7 +126,7 @@ class _Reader:
         return data.decode(errors="replace") if plain == "string" else base64.b64encode(data).decode()
 
     def _uvarint(self) -> int:
-        value, self._at = read_uvarint(self._data, self._at)
+        value, self._at = read_uvarint_of_bytes(self._data, self._at)
         return value
 
     def _unpack(self, code: str) -> tuple[Any, ...]:
@@ -150,12 +156,14 @@ def open_protocol(value: Any) -> Any:
     return value
 
 
-def internal_format(name: str) -> Callable[[Shown], bytes]:
+def internal_format(name: str) -> Callable[[PrintedRecord], bytes]:
     """The console consumer's formatters of internal topics; a record of another kind prints nothing."""
     reading: Reading = transaction_record if name == "TransactionLogMessageFormatter" else group_record
-    wanted = {"OffsetsMessageFormatter": _OFFSET_TYPES, "GroupMetadataMessageFormatter": _GROUP_TYPES}.get(name, (0,))
+    wanted = {"OffsetsMessageFormatter": _OFFSET_TYPES, "GroupMetadataMessageFormatter": _GROUP_TYPES}.get(
+        name, _TRANSACTION_TYPES
+    )
 
-    def shape(record: Shown) -> bytes:
+    def shape(record: PrintedRecord) -> bytes:
         if record.key is None:
             return b""
         try:

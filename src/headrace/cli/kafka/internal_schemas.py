@@ -1,10 +1,23 @@
 """The records of Kafka's internal topics, field by field as Kafka 4.3 names them: what JSON is made of.
 
 Where the broker reads these records for their meaning (`headrace.coordinator`), the tools show every field of every
-version under Kafka's own name. A table each; `internal_records` reads by them.
+version under Kafka's own name. One table per kind of record; `internal_records` reads by them, and a test holds what
+the coordinators write equal to them.
 """
 
 from typing import NamedTuple, Union
+
+from headrace.coordinator.consumer.records import (
+    CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    CONSUMER_GROUP_MEMBER_METADATA,
+    CONSUMER_GROUP_METADATA,
+    CONSUMER_GROUP_PARTITION_METADATA,
+    CONSUMER_GROUP_REGULAR_EXPRESSION,
+    CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
+)
+from headrace.coordinator.group_records import GROUP_METADATA, OFFSET_COMMIT, OFFSET_COMMIT_LEGACY
+from headrace.coordinator.transactions.records import KEY_VERSION
 
 Kind = Union[str, "Struct", "Array"]
 
@@ -36,16 +49,16 @@ PARTITIONS = (Field("topicId", "uuid"), Field("partitions", Array("int32")))
 KEYS: dict[int, Struct] = {
     number: Struct(tuple(Field(name, kind) for name, kind in fields), NEVER)
     for number, fields in {
-        0: (("group", "string"), ("topic", "string"), ("partition", "int32")),
-        1: (("group", "string"), ("topic", "string"), ("partition", "int32")),
-        2: (("group", "string"),),
-        3: (("groupId", "string"),),
-        4: (("groupId", "string"),),
-        5: (("groupId", "string"), ("memberId", "string")),
-        6: (("groupId", "string"),),
-        7: (("groupId", "string"), ("memberId", "string")),
-        8: (("groupId", "string"), ("memberId", "string")),
-        16: (("groupId", "string"), ("regularExpression", "string")),
+        OFFSET_COMMIT_LEGACY: (("group", "string"), ("topic", "string"), ("partition", "int32")),
+        OFFSET_COMMIT: (("group", "string"), ("topic", "string"), ("partition", "int32")),
+        GROUP_METADATA: (("group", "string"),),
+        CONSUMER_GROUP_METADATA: (("groupId", "string"),),
+        CONSUMER_GROUP_PARTITION_METADATA: (("groupId", "string"),),
+        CONSUMER_GROUP_MEMBER_METADATA: (("groupId", "string"), ("memberId", "string")),
+        CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: (("groupId", "string"),),
+        CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: (("groupId", "string"), ("memberId", "string")),
+        CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: (("groupId", "string"), ("memberId", "string")),
+        CONSUMER_GROUP_REGULAR_EXPRESSION: (("groupId", "string"), ("regularExpression", "string")),
     }.items()
 }
 
@@ -110,22 +123,26 @@ _CURRENT = (
 )
 
 VALUES: dict[int, Struct] = {
-    0: Struct((_OFFSET[0], _OFFSET[2], _OFFSET[3]), NEVER),
-    1: Struct(_OFFSET, 4),
-    2: Struct(_GROUP, 4),
-    3: Struct((Field("epoch", "int32"), Field("metadataHash", "int64", tag=0, default=0))),
-    4: Struct((Field("topics", Array(Struct(_TOPIC))),)),
-    5: Struct(_CONSUMER_MEMBER),
-    6: Struct((Field("assignmentEpoch", "int32"), Field("assignmentTimestamp", "int64", tag=0, default=0))),
-    7: Struct((Field("topicPartitions", Array(Struct(PARTITIONS))),)),
-    8: Struct(_CURRENT),
-    16: Struct((Field("topics", Array("string")), Field("version", "int64"), Field("timestamp", "int64"))),
+    OFFSET_COMMIT_LEGACY: Struct((_OFFSET[0], _OFFSET[2], _OFFSET[3]), NEVER),
+    OFFSET_COMMIT: Struct(_OFFSET, 4),
+    GROUP_METADATA: Struct(_GROUP, 4),
+    CONSUMER_GROUP_METADATA: Struct((Field("epoch", "int32"), Field("metadataHash", "int64", tag=0, default=0))),
+    CONSUMER_GROUP_PARTITION_METADATA: Struct((Field("topics", Array(Struct(_TOPIC))),)),
+    CONSUMER_GROUP_MEMBER_METADATA: Struct(_CONSUMER_MEMBER),
+    CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: Struct(
+        (Field("assignmentEpoch", "int32"), Field("assignmentTimestamp", "int64", tag=0, default=0))
+    ),
+    CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: Struct((Field("topicPartitions", Array(Struct(PARTITIONS))),)),
+    CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: Struct(_CURRENT),
+    CONSUMER_GROUP_REGULAR_EXPRESSION: Struct(
+        (Field("topics", Array("string")), Field("version", "int64"), Field("timestamp", "int64"))
+    ),
 }
 
-TRANSACTION_KEYS = {0: Struct((Field("transactionalId", "string"),), NEVER)}
+TRANSACTION_KEYS = {KEY_VERSION: Struct((Field("transactionalId", "string"),), NEVER)}
 _IN_TRANSACTION = Struct((Field("topic", "string"), Field("partitionIds", Array("int32"))), 1)
 TRANSACTION_VALUES = {
-    0: Struct(
+    KEY_VERSION: Struct(
         (
             Field("producerId", "int64"),
             Field("previousProducerId", "int64", 1, tag=0, default=-1),

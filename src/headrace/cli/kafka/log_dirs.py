@@ -6,6 +6,7 @@ from typing import Any
 from headrace.cli.kafka import tool
 from headrace.cli.kafka.options import Option
 from headrace.cli.kafka.tool import ToolError, require
+from headrace.protocol.api_keys import DESCRIBE_LOG_DIRS
 
 NAME = "kafka-log-dirs.sh"
 ABOUT = "This tool helps to query log directory usage on the specified brokers."
@@ -24,7 +25,6 @@ OPTIONS = (
         name="broker-list", value="Broker list", default="", help='The brokers\' ids, "0,1,2"; all, if it is not given.'
     ),
 )
-DESCRIBE_LOG_DIRS = 35
 
 
 def main() -> None:
@@ -39,11 +39,10 @@ def run(args: list[str]) -> int:
         wanted = [int(part) for part in given.one("broker-list").split(",") if part]
     except ValueError:
         raise ToolError(f"--broker-list {given.one('broker-list')}: must be ids of brokers, like 0,1,2") from None
-    from headrace.client.cluster import Cluster
-    from headrace.client.properties import load
+    from headrace.client.cluster import ClusterClient
 
-    properties = load(given.one("command-config")) if given.has("command-config") else {}
-    with Cluster(given.one("bootstrap-server"), {"client.id": "log-dirs-tool", **properties}) as cluster:
+    properties = tool.client_properties(given)
+    with ClusterClient(given.one("bootstrap-server"), {"client.id": "log-dirs-tool", **properties}) as cluster:
         live = sorted(cluster.nodes())
         missing = [str(node) for node in wanted if node not in live]
         if missing:

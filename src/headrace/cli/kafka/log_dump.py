@@ -9,7 +9,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-from headrace.cli.kafka.options import Given
+from headrace.cli.kafka.options import GivenOptions
 from headrace.cli.kafka.tool import ToolError
 from headrace.core.errors import PeerError
 from headrace.protocol.batch import (
@@ -166,7 +166,7 @@ def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-def record_parser(given: Given) -> Parser:
+def record_parser(given: GivenOptions) -> Parser:
     if given.has("offsets-decoder"):
         from headrace.cli.kafka.internal_records import group_record
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from headrace.cli.kafka.tool import ToolError
 
 Deserializer = Callable[[bytes], bytes]
-Format = Callable[["Shown"], bytes]
+Format = Callable[["PrintedRecord"], bytes]
 
 
-class Shown(NamedTuple):
+class PrintedRecord(NamedTuple):
     """A record as it is printed."""
 
     topic: str
@@ -107,7 +107,7 @@ class DefaultFormat:
                 readers[key.partition(".")[0]] = deserializer(value)
         return cls(**values, deserializers=readers)  # type: ignore[arg-type]
 
-    def __call__(self, record: Shown) -> bytes:
+    def __call__(self, record: PrintedRecord) -> bytes:
         parts = []
         if self.print_timestamp:
             kind = record.timestamp_type
@@ -128,7 +128,7 @@ class DefaultFormat:
             parts.append(self._read("value", record.value))
         return self.key_separator.join(parts) + self.line_separator if parts else b""
 
-    def _headers(self, record: Shown) -> bytes:
+    def _headers(self, record: PrintedRecord) -> bytes:
         if not record.headers:
             return b"NO_HEADERS"
         pairs = (name.encode() + b":" + self._read("headers", value) for name, value in record.headers)
@@ -141,7 +141,7 @@ class DefaultFormat:
         return data if reader is None else reader(data)
 
 
-def _logged(record: Shown) -> bytes:
+def _logged(record: PrintedRecord) -> bytes:
     stamp = f"{record.timestamp_type}:{record.timestamp}, " if record.timestamp_type else ""
     key = "null" if record.key is None else record.key.decode(errors="replace")
     value = "null" if record.value is None else record.value.decode(errors="replace")

@@ -37,7 +37,7 @@ class Option:
         return tuple(f"--{name}" if len(name) > 1 else f"-{name}" for name in (self.name, *self.also))
 
 
-class Given:
+class GivenOptions:
     """What stood on a command line."""
 
     def __init__(self, options: Sequence[Option]) -> None:
@@ -69,9 +69,9 @@ class Given:
         return values[0] if values else None
 
 
-def parse(options: Sequence[Option], args: Sequence[str]) -> Given:
+def parse(options: Sequence[Option], args: Sequence[str]) -> GivenOptions:
     named = {name: option for option in options for name in (option.name, *option.also)}
-    given = Given(options)
+    given = GivenOptions(options)
     waiting = list(reversed(args))
     while waiting:
         arg = waiting.pop()
@@ -115,7 +115,7 @@ def _value(option: Option, name: str, inline: str | None, waiting: list[str]) ->
         raise OptionError(f"Cannot parse argument '{text}' of option {name}") from None
 
 
-def _check_company(options: Sequence[Option], given: Given) -> None:
+def _check_company(options: Sequence[Option], given: GivenOptions) -> None:
     for option in options:
         if option.needs and given.has(option.name) and not any(given.has(name) for name in option.needs):
             raise OptionError(f"Option(s) [{option.name}] are unavailable given other options on the command line")

@@ -1,11 +1,11 @@
-"""Keeps a sender at about so many records a second."""
+"""Keeps a sender at about a number of records per second."""
 
 import time
 
 _SLEEP_S_MIN = 0.002  # shorter sleeps cost more than they pace
 
 
-class Pace:
+class SendingPace:
     def __init__(self, per_second: float) -> None:
         """A rate below 0 means as fast as it goes; of 0, that nothing is sent after the first."""
         self._per_second = per_second

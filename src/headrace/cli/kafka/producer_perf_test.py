@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.cli.kafka import tool
-from headrace.cli.kafka.options import Given, Option
+from headrace.cli.kafka.options import GivenOptions, Option
 from headrace.cli.kafka.tool import ToolError, UsageError, require
 
 NAME = "kafka-producer-perf-test.sh"
@@ -28,7 +28,7 @@ OPTIONS = (
         name="throughput",
         value="THROUGHPUT",
         kind=float,
-        help="REQUIRED: About how many records a second; -1 for as many as it goes.",
+        help="REQUIRED: Records per second, about; -1: as many as possible.",
     ),
     Option(
         name="producer-props",
@@ -51,7 +51,7 @@ OPTIONS = (
         value="WARMUP-RECORDS",
         kind=int,
         default=0,
-        help="Leave so many out of a second summary.",
+        help="Records to leave out of a second summary.",
     ),
     Option(name="reporting-interval", value="INTERVAL-MS", kind=int, default=5000, help="How often to print progress."),
 )
@@ -92,7 +92,7 @@ def run(args: list[str]) -> int:
     return _Load(given, properties, payload, every_ms).run()
 
 
-def _check(given: Given) -> None:
+def _check(given: GivenOptions) -> None:
     require(given, "topic", "num-records", "throughput")
     if sum(given.has(name) for name in ("record-size", "payload-file", "payload-monotonic")) != 1:
         raise UsageError("Provide exactly one of --record-size, --payload-file or --payload-monotonic.")
@@ -108,7 +108,7 @@ def _check(given: Given) -> None:
             raise UsageError(f"--{name} should be greater than zero.")
 
 
-def payloads(given: Given) -> Callable[[int], bytes]:
+def payloads(given: GivenOptions) -> Callable[[int], bytes]:
     """The payload of the record with this number."""
     if given.has("payload-monotonic"):
         return lambda number: str(number).encode()
@@ -137,7 +137,7 @@ def payloads(given: Given) -> Callable[[int], bytes]:
 
 class _Load:
     def __init__(
-        self, given: Given, properties: dict[str, str], payload: Callable[[int], bytes], commit_ms: int | None
+        self, given: GivenOptions, properties: dict[str, str], payload: Callable[[int], bytes], commit_ms: int | None
     ) -> None:
         from confluent_kafka import Producer
 
@@ -165,7 +165,7 @@ class _Load:
     def run(self) -> int:
         from confluent_kafka import KafkaException
 
-        from headrace.cli.kafka.pacing import Pace
+        from headrace.cli.kafka.pacing import SendingPace
         from headrace.cli.kafka.send_statistics import SendStatistics
 
         def statistics(records: int, steady: bool) -> SendStatistics:
@@ -181,7 +181,7 @@ class _Load:
                 )
             self._whole = statistics(self._records, steady=False)
             self._steady: SendStatistics | None = None
-            pace = Pace(self._throughput)
+            pace = SendingPace(self._throughput)
             begun_ms: int | None = None
             for number in range(self._records):
                 if self._warmup and number == self._warmup:

@@ -8,10 +8,16 @@ from typing import Any
 
 from headrace.cli.kafka.configs import CLIENTS, IPS, USERS
 from headrace.cli.kafka.tool import ToolError
-from headrace.client.cluster import Cluster
+from headrace.client.cluster import ClusterClient
 from headrace.client.errors import KafkaError, check
+from headrace.protocol.api_keys import (
+    ALTER_CLIENT_QUOTAS,
+    ALTER_USER_SCRAM_CREDENTIALS,
+    DESCRIBE_CLIENT_QUOTAS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+)
+from headrace.protocol.error_codes import RESOURCE_NOT_FOUND
 
-DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS, DESCRIBE_SCRAM, ALTER_SCRAM = 48, 49, 50, 51
 _ENTITY = {USERS: "user", CLIENTS: "client-id", IPS: "ip"}
 _TITLE = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 _NAMED, _DEFAULT, _ANY = 0, 1, 2  # how a component of a question matches
@@ -25,10 +31,9 @@ _IP_QUOTAS = ("connection_creation_rate",)
 _SCRAM = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 _ITERATIONS, _ITERATIONS_MIN, _SALT_BYTES = 4096, 4096, 24
 _CREDENTIAL = re.compile(r"(?:iterations=(-?[0-9]*),)?password=(.*)")
-_RESOURCE_NOT_FOUND = 91
 
 
-def describe(cluster: Cluster, types: list[str], names: list[str]) -> None:
+def describe(cluster: ClusterClient, types: list[str], names: list[str]) -> None:
     for entity, values in _found(cluster, types, names):
         parts = []
         for kind, title in _TITLE.items():
@@ -41,7 +46,7 @@ def describe(cluster: Cluster, types: list[str], names: list[str]) -> None:
 
 
 def _found(
-    cluster: Cluster, types: list[str], names: list[str]
+    cluster: ClusterClient, types: list[str], names: list[str]
 ) -> list[tuple[dict[str, str | None], dict[str, float]]]:
     components = []
     for at, kind in enumerate(types):
@@ -59,13 +64,13 @@ def _found(
     ]
 
 
-def _describe_scram(cluster: Cluster, users: list[str]) -> None:
+def _describe_scram(cluster: ClusterClient, users: list[str]) -> None:
     asked = [{"name": user} for user in users] or None
-    answer = cluster.controller().call(DESCRIBE_SCRAM, {"users": asked})
+    answer = cluster.controller().call(DESCRIBE_USER_SCRAM_CREDENTIALS, {"users": asked})
     check(answer.error_code, answer.error_message)
     titles = {number: name for name, (number, _) in _SCRAM.items()}
     for each in answer.results:
-        if each.error_code == _RESOURCE_NOT_FOUND:
+        if each.error_code == RESOURCE_NOT_FOUND:
             continue
         if each.error_code:
             fault = KafkaError(each.error_code, each.error_message)
@@ -76,7 +81,9 @@ def _describe_scram(cluster: Cluster, users: list[str]) -> None:
         print(f"SCRAM credential configs for user-principal '{each.user}' are {held}")
 
 
-def alter(cluster: Cluster, types: list[str], names: list[str], added: dict[str, str], removed: list[str]) -> None:
+def alter(
+    cluster: ClusterClient, types: list[str], names: list[str], added: dict[str, str], removed: list[str]
+) -> None:
     allowed = _IP_QUOTAS if IPS in types else _CLIENT_QUOTAS
     scram = [key for key in (*added, *removed) if key in _SCRAM]
     others = [key for key in (*added, *removed) if key not in allowed and key not in scram]
@@ -111,7 +118,7 @@ def alter(cluster: Cluster, types: list[str], names: list[str], added: dict[str,
 
 
 def _alter_quotas(
-    cluster: Cluster, types: list[str], names: list[str], added: dict[str, str], removed: list[str]
+    cluster: ClusterClient, types: list[str], names: list[str], added: dict[str, str], removed: list[str]
 ) -> None:
     held = next((values for _, values in _found(cluster, types, names)), {})
     unknown = [key for key in removed if key not in held]
@@ -131,12 +138,12 @@ def _alter_quotas(
         check(entry.error_code, entry.error_message)
 
 
-def _alter_scram(cluster: Cluster, user: str, added: dict[str, str], removed: list[str]) -> None:
+def _alter_scram(cluster: ClusterClient, user: str, added: dict[str, str], removed: list[str]) -> None:
     body = {
         "deletions": [{"name": user, "mechanism": _SCRAM[key][0]} for key in removed],
         "upsertions": [_credential(user, key, text) for key, text in added.items()],
     }
-    for result in cluster.controller().call(ALTER_SCRAM, body).results:
+    for result in cluster.controller().call(ALTER_USER_SCRAM_CREDENTIALS, body).results:
         check(result.error_code, result.error_message)
 
 

@@ -4,7 +4,7 @@ A Headrace broker formats a new directory itself, so `format` is only needed to 
 """
 
 from headrace.cli.kafka import tool
-from headrace.cli.kafka.options import Given, Option
+from headrace.cli.kafka.options import GivenOptions, Option
 from headrace.cli.kafka.tool import UsageError
 
 NAME = "kafka-storage.sh"
@@ -71,7 +71,7 @@ def run(args: list[str]) -> int:
     return actions[command](given)
 
 
-def _check(given: Given) -> str:
+def _check(given: GivenOptions) -> str:
     command = tool.command_of(given, COMMANDS)
     if command == "format" and sum(given.has(name) for name in _FORMAT_ONLY[2:5]) > 1:
         raise UsageError("--standalone, --no-initial-controllers and --initial-controllers exclude each other")

@@ -5,7 +5,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from headrace.cli.kafka.options import Given
+from headrace.cli.kafka.options import GivenOptions
 from headrace.cli.kafka.tool import ToolError
 
 if TYPE_CHECKING:
@@ -19,14 +19,14 @@ _WITHOUT_EFFECT = {
 }
 
 
-def random_uuid(given: Given) -> int:
+def random_uuid(given: GivenOptions) -> int:
     from headrace.broker.catalog import new_cluster_id
 
     print(new_cluster_id())
     return 0
 
 
-def format_directories(given: Given) -> int:
+def format_directories(given: GivenOptions) -> int:
     """All or none: every directory is checked, under its lock, before the first is written."""
     from headrace.core.files import Disk
     from headrace.log.directory import LogDirectory
@@ -70,7 +70,7 @@ def _check_unformatted(directory: "LogDirectory", cluster_id: str, *, may_be_for
         )
 
 
-def info(given: Given) -> int:
+def info(given: GivenOptions) -> int:
     """Kafka's words; the exit code is 1 where there is a problem."""
     directories = sorted(set(_settings(given).log_dirs))
     found, problems = [], []
@@ -126,7 +126,7 @@ def _node_id(meta: dict[str, str]) -> str:
     return meta.get("node.id") or meta["broker.id"]  # version 0 called it so
 
 
-def version_mapping(given: Given) -> int:
+def version_mapping(given: GivenOptions) -> int:
     """The features of a Headrace broker; without KRaft there is no metadata.version that they would follow from."""
     from headrace.broker.handlers.api_versions import FEATURES
 
@@ -136,7 +136,7 @@ def version_mapping(given: Given) -> int:
     return 0
 
 
-def feature_dependencies(given: Given) -> int:
+def feature_dependencies(given: GivenOptions) -> int:
     from headrace.broker.handlers.api_versions import FEATURES
 
     for asked in given.all("feature"):
@@ -155,7 +155,7 @@ def feature_dependencies(given: Given) -> int:
     return 0
 
 
-def _settings(given: Given) -> "BrokerSettings":
+def _settings(given: GivenOptions) -> "BrokerSettings":
     """As the broker reads them, so that these are its directories. What it warns of, it says when it starts."""
     from headrace.core.properties import read_text
     from headrace.core.settings.broker import BrokerSettings

@@ -4,12 +4,14 @@ A failure is one line on stderr that says what to do; a traceback only with HEAD
 with 1 for every failure, and so do these.
 """
 
+import json
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from headrace.cli.kafka.options import Given, Option, OptionError, parse
+from headrace.cli.kafka.options import GivenOptions, Option, OptionError, parse
 from headrace.client.errors import AddressError, ClientError
 from headrace.core.errors import HeadraceError
 
@@ -81,13 +83,28 @@ def stop_printing() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def print_event(name: str, **fields: object) -> None:
+    """A line of JSON, as the verifiable producer and consumer print them: a time, a name, what happened."""
+    event = {"timestamp": time.time_ns() // 1_000_000, "name": name, **fields}
+    print(json.dumps(event, separators=(",", ":"), ensure_ascii=False), flush=True)
+
+
 def _fail(line: str, *, on_stdout: bool = False) -> int:
     sys.stdout.flush()
     print(line, file=sys.stdout if on_stdout else sys.stderr, flush=True)
     return 1
 
 
-def read_options(options: Sequence[Option], args: Sequence[str], about: str, *, usage_exit: int = 1) -> Given:
+def client_properties(given: GivenOptions) -> dict[str, str]:
+    """What the file of --command-config says, if one is given."""
+    if not given.has("command-config"):
+        return {}
+    from headrace.client.properties import load
+
+    return load(given.one("command-config"))
+
+
+def read_options(options: Sequence[Option], args: Sequence[str], about: str, *, usage_exit: int = 1) -> GivenOptions:
     """The options. With none at all, or --help, the usage goes to stderr and the exit code is 1, as in Kafka; some
     of its tools print it to stdout and end with 0."""
     everything = (*options, *HELP)
@@ -105,13 +122,13 @@ def read_options(options: Sequence[Option], args: Sequence[str], about: str, *, 
     return given
 
 
-def require(given: Given, *names: str) -> None:
+def require(given: GivenOptions, *names: str) -> None:
     for name in names:
         if not given.has(name):
             raise UsageError(f'Missing required argument "[{name}]"')
 
 
-def forbid(given: Given, used: str, *others: str) -> None:
+def forbid(given: GivenOptions, used: str, *others: str) -> None:
     """None of `others` may stand beside `used`."""
     if given.has(used):
         for other in others:
@@ -123,7 +140,7 @@ def forbid(given: Given, used: str, *others: str) -> None:
 Commands = Mapping[str, tuple[frozenset[str], tuple[str, ...]]]
 
 
-def command_of(given: Given, commands: Commands, *, always: Sequence[str] = ()) -> str:
+def command_of(given: GivenOptions, commands: Commands, *, always: Sequence[str] = ()) -> str:
     """The one command that stands among the arguments, with its options checked; all commands take `always`."""
     named = ", ".join(commands)
     if len(given.rest) != 1:

@@ -1,19 +1,19 @@
 """What `kafka-topics.sh` does: one function for each of its actions, in Kafka's words."""
 
-from headrace.cli.kafka.options import Given
+from headrace.cli.kafka.options import GivenOptions
 from headrace.cli.kafka.tool import ToolError
 from headrace.client import topics as topic_facts
-from headrace.client.cluster import Cluster
+from headrace.client.cluster import ClusterClient
 from headrace.client.errors import KafkaError, check
-from headrace.client.topics import PartitionFacts, Reassignment, Setting, TopicFacts
+from headrace.client.topics import DescribedSetting, PartitionFacts, Reassignment, TopicFacts
+from headrace.protocol.api_keys import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from headrace.protocol.error_codes import TOPIC_ALREADY_EXISTS
 
-CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
 _TIMEOUT_MS = 30_000
 _INT16_MAX = 32767
-_TOPIC_EXISTS = 36
 
 
-def create(cluster: Cluster, given: Given) -> None:
+def create(cluster: ClusterClient, given: GivenOptions) -> None:
     name = given.one("topic")
     assignment = _assignment(given)
     partitions, factor = given.one("partitions"), given.one("replication-factor")
@@ -43,17 +43,17 @@ def create(cluster: Cluster, given: Given) -> None:
     try:
         cluster.patiently(ask)
     except KafkaError as error:
-        if error.code != _TOPIC_EXISTS or not given.has("if-not-exists"):
+        if error.code != TOPIC_ALREADY_EXISTS or not given.has("if-not-exists"):
             raise
         return
     print(f"Created topic {name}.")
 
 
-def list_topics(cluster: Cluster, given: Given) -> None:
+def list_topics(cluster: ClusterClient, given: GivenOptions) -> None:
     print("\n".join(_chosen(cluster, given)))
 
 
-def alter(cluster: Cluster, given: Given) -> None:
+def alter(cluster: ClusterClient, given: GivenOptions) -> None:
     names = _existing(cluster, given)
     if not names:
         return
@@ -72,7 +72,7 @@ def alter(cluster: Cluster, given: Given) -> None:
     cluster.patiently(ask)
 
 
-def delete(cluster: Cluster, given: Given) -> None:
+def delete(cluster: ClusterClient, given: GivenOptions) -> None:
     names = _existing(cluster, given)
     if not names:
         return
@@ -86,7 +86,7 @@ def delete(cluster: Cluster, given: Given) -> None:
     cluster.patiently(ask)
 
 
-def describe(cluster: Cluster, given: Given) -> None:
+def describe(cluster: ClusterClient, given: GivenOptions) -> None:
     per_answer = given.one("partition-size-limit-per-response") or topic_facts.PARTITIONS_PER_ANSWER
     if given.has("topic-id"):
         names = _by_id(cluster, given)
@@ -102,9 +102,9 @@ def describe(cluster: Cluster, given: Given) -> None:
 
 
 def _describe_one(
-    given: Given,
+    given: GivenOptions,
     topic: TopicFacts,
-    settings: list[Setting],
+    settings: list[DescribedSetting],
     live: set[int],
     moving: dict[tuple[str, int], Reassignment],
 ) -> None:
@@ -142,7 +142,7 @@ def _replication_factor(partition: PartitionFacts, change: Reassignment | None) 
     return len(change.replicas) - len(change.adding)
 
 
-def _topic_line(topic: TopicFacts, own: list[Setting], change: Reassignment | None) -> str:
+def _topic_line(topic: TopicFacts, own: list[DescribedSetting], change: Reassignment | None) -> str:
     parts = [f"Topic: {topic.name}"]
     if topic.id is not None:
         parts.append(f"TopicId: {topic_facts.kafka_uuid(topic.id)}")
@@ -176,19 +176,19 @@ def _shown(value: str | None) -> str:
     return "null" if value is None else value
 
 
-def _chosen(cluster: Cluster, given: Given) -> list[str]:
+def _chosen(cluster: ClusterClient, given: GivenOptions) -> list[str]:
     names = topic_facts.topic_names(cluster)
     return topic_facts.matching(names, given.one("topic"), exclude_internal=given.has("exclude-internal"))
 
 
-def _existing(cluster: Cluster, given: Given) -> list[str]:
+def _existing(cluster: ClusterClient, given: GivenOptions) -> list[str]:
     names = _chosen(cluster, given)
     if not names and given.one("topic") and not given.has("if-exists"):
         raise ToolError(f"Topic '{given.one('topic')}' does not exist as expected")
     return names
 
 
-def _by_id(cluster: Cluster, given: Given) -> list[str]:
+def _by_id(cluster: ClusterClient, given: GivenOptions) -> list[str]:
     wanted = given.one("topic-id")
     for topic in cluster.metadata(None).topics:
         if topic.topic_id is not None and topic_facts.kafka_uuid(topic.topic_id) == wanted:
@@ -198,7 +198,7 @@ def _by_id(cluster: Cluster, given: Given) -> list[str]:
     raise ToolError(f"TopicId '{wanted}' does not exist as expected")
 
 
-def _settings(given: Given) -> dict[str, str]:
+def _settings(given: GivenOptions) -> dict[str, str]:
     found = {}
     for text in given.all("config"):
         key, equals, value = text.partition("=")
@@ -211,7 +211,7 @@ def _settings(given: Given) -> dict[str, str]:
     return found
 
 
-def _assignment(given: Given) -> list[list[int]]:
+def _assignment(given: GivenOptions) -> list[list[int]]:
     """The brokers of each partition: `1:2,2:1` is partition 0 on 1 and 2, partition 1 on 2 and 1."""
     text = given.one("replica-assignment")
     if not text:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from headrace.cli.kafka import tool
-from headrace.cli.kafka.options import Given, Option
+from headrace.cli.kafka.options import GivenOptions, Option
 from headrace.cli.kafka.tool import ToolError, UsageError, forbid, require
 from headrace.cli.kafka.zookeeper import OPTION as ZOOKEEPER
 from headrace.cli.kafka.zookeeper import bootstrap_of
@@ -80,11 +80,9 @@ def run(args: list[str]) -> int:
     _check(given)
     bootstrap = bootstrap_of(given)
     from headrace.cli.kafka import topic_actions
-    from headrace.client.cluster import Cluster
-    from headrace.client.properties import load
+    from headrace.client.cluster import ClusterClient
 
-    properties = load(given.one("command-config")) if given.has("command-config") else {}
-    with Cluster(bootstrap, properties) as cluster:
+    with ClusterClient(bootstrap, tool.client_properties(given)) as cluster:
         actions = {
             "create": topic_actions.create,
             "list": topic_actions.list_topics,
@@ -100,7 +98,7 @@ def run(args: list[str]) -> int:
     return 0
 
 
-def _check(given: Given) -> None:
+def _check(given: GivenOptions) -> None:
     if sum(given.has(action) for action in ACTIONS) != 1:
         raise UsageError("Command must include exactly one action: --list, --describe, --create, --alter or --delete")
     if not given.has("bootstrap-server") and not given.has("zookeeper"):
@@ -131,7 +129,7 @@ def _check(given: Given) -> None:
     _allow_only_with(given, "exclude-internal", "list", "describe")
 
 
-def _allow_only_with(given: Given, name: str, *actions: str) -> None:
+def _allow_only_with(given: GivenOptions, name: str, *actions: str) -> None:
     others: Sequence[str] = [action for action in ACTIONS if action not in actions]
     forbid(given, name, *others)
 

@@ -4,24 +4,23 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from headrace.cli.kafka.options import Given
+from headrace.cli.kafka.options import GivenOptions
 from headrace.cli.kafka.tool import ToolError
-from headrace.client.cluster import TRANSACTION, Cluster
+from headrace.client.cluster import TRANSACTION, ClusterClient
 from headrace.client.errors import KafkaError, check
-from headrace.client.offsets import Place, leaders
-from headrace.client.transactions import (
+from headrace.client.offsets import PartitionName, leaders
+from headrace.client.transactions import described, listed, producers_of
+from headrace.protocol.api_keys import INIT_PRODUCER_ID, WRITE_TXN_MARKERS
+from headrace.protocol.error_codes import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    INVALID_PRODUCER_EPOCH,
+    TRANSACTION_COORDINATOR_FENCED,
     TRANSACTIONAL_ID_NOT_FOUND,
     UNKNOWN_TOPIC_OR_PARTITION,
-    described,
-    listed,
-    producers_of,
 )
 
-INIT_PRODUCER_ID, WRITE_TXN_MARKERS = 22, 27
-_CLUSTER_AUTHORIZATION_FAILED, _INVALID_PRODUCER_EPOCH, _TRANSACTION_COORDINATOR_FENCED = 31, 47, 52
 
-
-def list_them(cluster: Cluster, given: Given) -> None:
+def list_them(cluster: ClusterClient, given: GivenOptions) -> None:
     duration = given.one("duration-filter")
     try:
         found = listed(
@@ -32,7 +31,7 @@ def list_them(cluster: Cluster, given: Given) -> None:
     _print_table(("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), found)
 
 
-def describe(cluster: Cluster, given: Given) -> None:
+def describe(cluster: ClusterClient, given: GivenOptions) -> None:
     name = given.one("transactional-id")
     try:
         facts = described(cluster, name)
@@ -49,7 +48,7 @@ def describe(cluster: Cluster, given: Given) -> None:
     _print_table(titles, [(*row, facts.timeout_ms, since, lasted, places)])
 
 
-def describe_producers(cluster: Cluster, given: Given) -> None:
+def describe_producers(cluster: ClusterClient, given: GivenOptions) -> None:
     place = (given.one("topic"), given.one("partition"))
     broker = given.one("broker-id")
     try:
@@ -65,7 +64,7 @@ def describe_producers(cluster: Cluster, given: Given) -> None:
 class Abort(NamedTuple):
     """Which transaction to end in a partition; printed as Java prints its own."""
 
-    place: Place
+    place: PartitionName
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
@@ -77,7 +76,7 @@ class Abort(NamedTuple):
         )
 
 
-def abort(cluster: Cluster, given: Given) -> None:
+def abort(cluster: ClusterClient, given: GivenOptions) -> None:
     place = (given.one("topic"), given.one("partition"))
     if given.has("start-offset"):
         wanted = _open_at(cluster, place, given.one("start-offset"))
@@ -89,7 +88,7 @@ def abort(cluster: Cluster, given: Given) -> None:
         raise _failed(f"Failed to abort transaction {wanted}", error) from error
 
 
-def _open_at(cluster: Cluster, place: Place, start: int) -> Abort:
+def _open_at(cluster: ClusterClient, place: PartitionName, start: int) -> Abort:
     name = f"{place[0]}-{place[1]}"
     try:
         producers = producers_of(cluster, [place])[place]
@@ -102,7 +101,7 @@ def _open_at(cluster: Cluster, place: Place, start: int) -> Abort:
     return Abort(place, found.id, found.epoch, max(0, found.coordinator_epoch))
 
 
-def _write_marker(cluster: Cluster, wanted: Abort) -> None:
+def _write_marker(cluster: ClusterClient, wanted: Abort) -> None:
     marker = {
         "producer_id": wanted.producer_id,
         "producer_epoch": wanted.producer_epoch,
@@ -121,19 +120,19 @@ def _write_marker(cluster: Cluster, wanted: Abort) -> None:
 
 def _check_marker(code: int, wanted: Abort) -> None:
     said = f"WriteTxnMarkers request with {wanted} failed"
-    if code == _INVALID_PRODUCER_EPOCH:
+    if code == INVALID_PRODUCER_EPOCH:
         raise KafkaError(code, f"{said} due an invalid producer epoch")
-    if code == _TRANSACTION_COORDINATOR_FENCED:
+    if code == TRANSACTION_COORDINATOR_FENCED:
         epoch = wanted.coordinator_epoch
         raise KafkaError(
             code, f"{said} since the provided coordinator epoch {epoch} has been fenced by the active coordinator"
         )
-    if code == _CLUSTER_AUTHORIZATION_FAILED:
+    if code == CLUSTER_AUTHORIZATION_FAILED:
         raise KafkaError(code, f"{said} due to cluster authorization error")
     check(code)
 
 
-def find_hanging(cluster: Cluster, given: Given) -> None:
+def find_hanging(cluster: ClusterClient, given: GivenOptions) -> None:
     broker, topic, number = given.one("broker-id"), given.one("topic"), given.one("partition")
     places = [(topic, number)] if number is not None else _replicas(cluster, topic, broker)
     age_ms = given.one("max-transaction-timeout") * 60_000
@@ -160,7 +159,7 @@ def find_hanging(cluster: Cluster, given: Given) -> None:
     _print_table((*titles, "Duration(min)"), rows)
 
 
-def _replicas(cluster: Cluster, topic: str | None, broker: int | None) -> list[Place]:
+def _replicas(cluster: ClusterClient, topic: str | None, broker: int | None) -> list[PartitionName]:
     found = cluster.metadata(None if topic is None else [topic]).topics
     for each in found:
         check(each.error_code)
@@ -172,13 +171,13 @@ def _replicas(cluster: Cluster, topic: str | None, broker: int | None) -> list[P
     ]
 
 
-def _names_of(cluster: Cluster, producers: set[int]) -> dict[int, str]:
+def _names_of(cluster: ClusterClient, producers: set[int]) -> dict[int, str]:
     if not producers:
         return {}
     return {producer: name for name, _, producer, _ in listed(cluster, producers) if producer in producers}
 
 
-def _awaited(cluster: Cluster, name: str) -> set[Place]:
+def _awaited(cluster: ClusterClient, name: str) -> set[PartitionName]:
     try:
         return set(described(cluster, name).places)
     except KafkaError as error:
@@ -187,7 +186,7 @@ def _awaited(cluster: Cluster, name: str) -> set[Place]:
         raise
 
 
-def force_terminate(cluster: Cluster, given: Given) -> None:
+def force_terminate(cluster: ClusterClient, given: GivenOptions) -> None:
     """A new producer with the same id fences the old one, and its transaction is aborted."""
     name = given.one("transactionalId")
     try:

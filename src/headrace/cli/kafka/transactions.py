@@ -1,7 +1,7 @@
 """`kafka-transactions.sh`: looks at transactions and producers, and ends transactions that hang."""
 
 from headrace.cli.kafka import tool
-from headrace.cli.kafka.options import Given, Option
+from headrace.cli.kafka.options import GivenOptions, Option
 from headrace.cli.kafka.tool import UsageError, require
 
 NAME = "kafka-transactions.sh"
@@ -54,8 +54,7 @@ def run(args: list[str]) -> int:
     given = tool.read_options(OPTIONS, args, ABOUT)
     command = _check(given)
     from headrace.cli.kafka import transaction_actions
-    from headrace.client.cluster import Cluster
-    from headrace.client.properties import load
+    from headrace.client.cluster import ClusterClient
 
     actions = {
         "list": transaction_actions.list_them,
@@ -65,13 +64,12 @@ def run(args: list[str]) -> int:
         "find-hanging": transaction_actions.find_hanging,
         "forceTerminateTransaction": transaction_actions.force_terminate,
     }
-    properties = load(given.one("command-config")) if given.has("command-config") else {}
-    with Cluster(given.one("bootstrap-server"), properties) as cluster:
+    with ClusterClient(given.one("bootstrap-server"), tool.client_properties(given)) as cluster:
         actions[command](cluster, given)
     return 0
 
 
-def _check(given: Given) -> str:
+def _check(given: GivenOptions) -> str:
     command = tool.command_of(given, COMMANDS, always=("bootstrap-server", "command-config"))
     require(given, "bootstrap-server")
     if command == "find-hanging":

@@ -1,12 +1,15 @@
 """`kafka-verifiable-consumer.sh`: reads as a group, and says what it got, was given, gave up and committed."""
 
 import signal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.cli.kafka import tool
 from headrace.cli.kafka.consuming import close, take
-from headrace.cli.kafka.options import Given, Option
-from headrace.cli.kafka.tool import ToolError, require
+from headrace.cli.kafka.options import GivenOptions, Option
+from headrace.cli.kafka.tool import ToolError, print_event, require
+
+if TYPE_CHECKING:
+    from headrace.client.offsets import PartitionName
 
 NAME = "kafka-verifiable-consumer.sh"
 ABOUT = (
@@ -39,8 +42,6 @@ OPTIONS = (
 _BATCH_MAX = 500
 _POLL_S = 0.1
 
-Place = tuple[str, int]
-
 
 def main() -> None:
     tool.main(NAME, run)
@@ -57,7 +58,7 @@ def run(args: list[str]) -> int:
     return _Reading(given, consumer_properties(given, properties)).run(missing)
 
 
-def consumer_properties(given: Given, properties: dict[str, str]) -> dict[str, str]:
+def consumer_properties(given: GivenOptions, properties: dict[str, str]) -> dict[str, str]:
     protocol = given.one("group-protocol").lower()
     merged = {
         **properties,
@@ -78,7 +79,7 @@ def consumer_properties(given: Given, properties: dict[str, str]) -> dict[str, s
 
 
 class _Reading:
-    def __init__(self, given: Given, properties: dict[str, str]) -> None:
+    def __init__(self, given: GivenOptions, properties: dict[str, str]) -> None:
         from confluent_kafka import Consumer
 
         from headrace.cli.kafka import group_positions
@@ -99,19 +100,17 @@ class _Reading:
         self._stopped = False
 
     def run(self, topic_missing: bool) -> int:
-        from headrace.cli.kafka.events import say
-
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
-        say("startup_complete")
+        print_event("startup_complete")
         try:
             if self._wait.until_there(topic_missing, self._goes_on):
                 self._read()
         finally:
             if self._stopped:
-                say("shutdown_requested")
+                print_event("shutdown_requested")
             close(self._consumer)
-            say("shutdown_complete")
+            print_event("shutdown_complete")
         return 0
 
     def _goes_on(self) -> bool:
@@ -131,7 +130,7 @@ class _Reading:
     def _take(self, messages: list[Any]) -> None:
         from headrace.cli.kafka.group_positions import is_end
 
-        by_place: dict[Place, list[Any]] = {}
+        by_place: dict[PartitionName, list[Any]] = {}
         for message in messages:
             if message.error() is not None:
                 if is_end(message) or message.error().retriable() or self._wait.heard(message.error()):
@@ -143,9 +142,7 @@ class _Reading:
             self._tell(by_place)
         self._positions.shown(messages)
 
-    def _tell(self, by_place: dict[Place, list[Any]]) -> None:
-        from headrace.cli.kafka.events import say
-
+    def _tell(self, by_place: "dict[PartitionName, list[Any]]") -> None:
         summaries = []
         for (topic, partition), records in by_place.items():
             span = {"minOffset": records[0].offset(), "maxOffset": records[-1].offset()}
@@ -153,13 +150,13 @@ class _Reading:
             if self._given.has("verbose"):
                 for each in records:
                     where = {"topic": topic, "partition": partition, "offset": each.offset()}
-                    say("record_data", key=_text(each.key()), value=_text(each.value()), **where)
+                    print_event("record_data", key=_text(each.key()), value=_text(each.value()), **where)
             self._count += len(records)
-        say("records_consumed", count=sum(map(len, by_place.values())), partitions=summaries)
+        print_event("records_consumed", count=sum(map(len, by_place.values())), partitions=summaries)
         if self._commits:
             self._commit({place: records[-1].offset() + 1 for place, records in by_place.items()})
 
-    def _commit(self, ends: dict[Place, int]) -> None:
+    def _commit(self, ends: "dict[PartitionName, int]") -> None:
         """Commits in the background: a broker that went away must not hold up the end of the tool."""
         from confluent_kafka import TopicPartition
 
@@ -168,14 +165,12 @@ class _Reading:
         self._unanswered += 1
 
     def _committed(self, error: Any, places: list[Any]) -> None:
-        from headrace.cli.kafka.events import say
-
         if not self._commits:
             return
         self._unanswered -= 1
         offsets = [{"topic": each.topic, "partition": each.partition, "offset": each.offset} for each in places]
         failure = {} if error is None else {"error": error.str()}
-        say("offsets_committed", offsets=offsets, **failure, success=error is None)
+        print_event("offsets_committed", offsets=offsets, **failure, success=error is None)
 
     def _await_commits(self) -> None:
         self._consumer.pause(self._consumer.assignment())
@@ -184,14 +179,10 @@ class _Reading:
             self._watch.check(f"{self._unanswered} commits were not answered")
 
     def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
-        from headrace.cli.kafka.events import say
-
-        say("partitions_assigned", partitions=_places(partitions))
+        print_event("partitions_assigned", partitions=_places(partitions))
 
     def _revoked(self, consumer: Any, partitions: list[Any]) -> None:
-        from headrace.cli.kafka.events import say
-
-        say("partitions_revoked", partitions=_places(partitions))
+        print_event("partitions_revoked", partitions=_places(partitions))
 
     def _stop(self, number: int, frame: object) -> None:
         self._stopped = True

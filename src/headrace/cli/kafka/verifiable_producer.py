@@ -5,8 +5,8 @@ import time
 from typing import Any
 
 from headrace.cli.kafka import tool
-from headrace.cli.kafka.options import Given, Option
-from headrace.cli.kafka.tool import UsageError, require
+from headrace.cli.kafka.options import GivenOptions, Option
+from headrace.cli.kafka.tool import UsageError, print_event, require
 
 NAME = "kafka-verifiable-producer.sh"
 ABOUT = (
@@ -27,7 +27,7 @@ OPTIONS = (
         value="THROUGHPUT",
         kind=int,
         default=-1,
-        help="About how many a second; -1: as many as it goes.",
+        help="Records per second, about; -1: as many as possible.",
     ),
     Option(name="acks", value="ACKS", kind=int, default=-1, help="0, 1 or -1."),
     Option(name="producer.config", also=("command-config",), value="CONFIG-FILE", help="A file of settings."),
@@ -71,7 +71,7 @@ def run(args: list[str]) -> int:
 
 
 class _Counting:
-    def __init__(self, given: Given, properties: dict[str, str]) -> None:
+    def __init__(self, given: GivenOptions, properties: dict[str, str]) -> None:
         from confluent_kafka import Producer
 
         from headrace.client.librdkafka import make_client, producer_settings
@@ -85,13 +85,12 @@ class _Counting:
         self._created_ms: int = given.one("message-create-time")
 
     def run(self) -> int:
-        from headrace.cli.kafka.events import say
-        from headrace.cli.kafka.pacing import Pace
+        from headrace.cli.kafka.pacing import SendingPace
 
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
-        say("startup_complete")
-        pace = Pace(self._given.one("throughput"))
+        print_event("startup_complete")
+        pace = SendingPace(self._given.one("throughput"))
         wanted = self._given.one("max-messages")
         while not self._stopped and (wanted < 0 or self._sent < wanted):
             self._send(self._sent)
@@ -99,9 +98,9 @@ class _Counting:
             self._wait(pace.wait_after(self._sent))
         while self._producer.flush(_POLL_S):
             pass  # librdkafka gives each record up in time
-        say("shutdown_complete")
+        print_event("shutdown_complete")
         seconds = max(0.001, time.monotonic() - self._begin)
-        say(
+        print_event(
             "tool_data",
             sent=self._sent,
             acked=self._acked,
@@ -131,15 +130,13 @@ class _Counting:
             self._producer.poll(min(left, _POLL_S))
 
     def _delivered(self, error: Any, message: Any) -> None:
-        from headrace.cli.kafka.events import say
-
         key, value = message.key(), message.value()
         what = {"key": None if key is None else key.decode(), "value": value.decode(), "topic": self._topic}
         if error is not None:
-            say("producer_send_error", **what, exception=f"class {error.name()}", message=error.str())
+            print_event("producer_send_error", **what, exception=f"class {error.name()}", message=error.str())
             return
         self._acked += 1
-        say("producer_send_success", **what, partition=message.partition(), offset=message.offset())
+        print_event("producer_send_success", **what, partition=message.partition(), offset=message.offset())
 
     def _stop(self, number: int, frame: object) -> None:
         self._stopped = True

@@ -1,14 +1,13 @@
 """`--zookeeper HOST:PORT`, as older documents write it: the brokers that are registered there.
 
-It reads `/brokers/ids` and nothing else, in the four requests of ZooKeeper's protocol that this takes. Where no
-ZooKeeper answers, one line says what to write instead.
+It reads `/brokers/ids`, where Kafka's brokers register. Where no ZooKeeper answers, or no broker is registered, one
+line says what to write instead.
 """
 
 import json
-import socket
-import struct
+from typing import Any
 
-from headrace.cli.kafka.options import Given, Option
+from headrace.cli.kafka.options import GivenOptions, Option
 from headrace.cli.kafka.tool import ToolError, UsageError
 
 OPTION = Option(
@@ -17,13 +16,11 @@ OPTION = Option(
     help="The older way to name a cluster, host:port of its ZooKeeper: the brokers are looked up there. "
     "Write --bootstrap-server instead.",
 )
-_WAIT_S_MAX = 3.0
-_ANSWER_BYTES_MAX = 4 << 20
-_GET_DATA, _GET_CHILDREN, _CLOSE = 4, 8, -11
-_NO_NODE = -101
+TIMEOUT_MS = 10_000  # of the session; each server is waited for so long, divided by their number
+IDS = "/brokers/ids"
 
 
-def bootstrap_of(given: Given) -> str:
+def bootstrap_of(given: GivenOptions) -> str:
     """What --bootstrap-server says, or the brokers that --zookeeper knows."""
     if given.has("bootstrap-server"):
         if given.has("zookeeper"):
@@ -36,86 +33,62 @@ def bootstrap_of(given: Given) -> str:
 
 def brokers_at(connect: str) -> str:
     """`host:port,…` of the brokers that are registered in the ZooKeeper at `host:port[,host:port…][/chroot]`."""
-    hosts, slash, path = connect.partition("/")
-    root = (slash + path).rstrip("/")
-    why = ""
-    for each in filter(None, hosts.split(",")):
-        host, _, port = each.strip().rpartition(":")
-        if not host:
-            host, port = each.strip(), "2181"
+    from headrace.client.zookeeper.blocking import BlockingClient
+    from headrace.client.zookeeper.errors import ZooKeeperError
+    from headrace.protocol.zookeeper import codes
+
+    with BlockingClient(connect, timeout_ms=TIMEOUT_MS) as client:
         try:
-            with socket.create_connection((host, int(port)), timeout=_WAIT_S_MAX) as connection:
-                return _read_brokers(connection, root, connect)
-        except (OSError, ValueError, struct.error) as error:
-            why = (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
-    name = hosts.split(",")[0].rpartition(":")[0] or hosts
-    raise ToolError(f"No ZooKeeper answers at {connect} ({why}); write --bootstrap-server {name}:9092 instead")
-
-
-def _read_brokers(connection: socket.socket, root: str, connect: str) -> str:
-    _send(connection, struct.pack(">iqiq", 0, 0, 10_000, 0) + _buffer(bytes(16)) + b"\0")
-    _frame(connection)
-    parent = f"{root}/brokers/ids"
-    children = _ask(connection, 1, _GET_CHILDREN, parent)
-    found = []
-    if children is not None:
-        (count,) = struct.unpack_from(">i", children)
-        at = 4
-        for _ in range(count):
-            (size,) = struct.unpack_from(">i", children, at)
-            broker = children[at + 4 : at + 4 + size].decode()
-            at += 4 + size
-            held = _ask(connection, 2, _GET_DATA, f"{parent}/{broker}")
-            if held is not None:
-                (length,) = struct.unpack_from(">i", held)
-                found.append(_address(json.loads(held[4 : 4 + length])))
-    _send(connection, struct.pack(">ii", 3, _CLOSE))
-    if not found:
-        raise ToolError(f"The ZooKeeper at {connect} knows no live broker in {parent}; start one, or correct the path")
+            found = _registered(client)
+        except ZooKeeperError as error:
+            if error.code != codes.CONNECTION_LOSS:
+                raise ToolError(f"The ZooKeeper at {connect} does not tell its brokers: {error}") from error
+            name = client.connect_string.servers[0][0]
+            why = client.why.rpartition(": ")[2]
+            raise ToolError(
+                f"No ZooKeeper answers at {connect} ({why}); write --bootstrap-server {name}:9092 instead"
+            ) from error
+        if not found:
+            parent = client.connect_string.chroot + IDS
+            raise ToolError(
+                f"The ZooKeeper at {connect} knows no live broker in {parent}; start one, or correct the path"
+            )
     return ",".join(found)
 
 
-def _address(broker: dict[str, object]) -> str:
-    endpoints = broker.get("endpoints")
-    if isinstance(endpoints, list):
-        for endpoint in endpoints:
-            if str(endpoint).startswith("PLAINTEXT://"):
+def _registered(client: Any) -> list[str]:
+    from headrace.client.zookeeper.errors import ZooKeeperError
+    from headrace.protocol.zookeeper import codes
+
+    found = []
+    try:
+        names = client.children(IDS).names
+    except ZooKeeperError as error:
+        if error.code == codes.NO_NODE:
+            return []
+        raise
+    for name in sorted(names, key=lambda name: (len(name), name)):
+        try:
+            found.append(_address(f"{IDS}/{name}", client.get(f"{IDS}/{name}").data))
+        except ZooKeeperError as error:
+            if error.code != codes.NO_NODE:  # a broker that has just gone is none
+                raise
+    return found
+
+
+def _address(path: str, data: bytes | None) -> str:
+    """The plain endpoint of a registration as Kafka's brokers write it; the host and port of older ones."""
+    try:
+        broker = json.loads(data or b"")
+        for endpoint in broker.get("endpoints", ()):
+            protocol = broker.get("listener_security_protocol_map", {}).get(endpoint.partition("://")[0])
+            if endpoint.startswith("PLAINTEXT://") or protocol == "PLAINTEXT":
                 return str(endpoint).partition("://")[2]
-    return f"{broker['host']}:{broker['port']}"
-
-
-def _ask(connection: socket.socket, xid: int, kind: int, path: str) -> bytes | None:
-    """What a read returned; None if there is no such node."""
-    _send(connection, struct.pack(">ii", xid, kind) + _buffer(path.encode()) + b"\0")
-    answer = _frame(connection)
-    _, _, error = struct.unpack_from(">iqi", answer)
-    if error == _NO_NODE:
-        return None
-    if error:
-        raise ValueError(f"ZooKeeper's error {error} for {path}")
-    return answer[16:]
-
-
-def _buffer(data: bytes) -> bytes:
-    return struct.pack(">i", len(data)) + data
-
-
-def _send(connection: socket.socket, payload: bytes) -> None:
-    connection.sendall(_buffer(payload))
-
-
-def _frame(connection: socket.socket) -> bytes:
-    (length,) = struct.unpack(">i", _exactly(connection, 4))
-    if not 0 <= length <= _ANSWER_BYTES_MAX:
-        raise ValueError("what answers there is no zookeeper")
-    return _exactly(connection, length)
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        part = connection.recv(size - len(parts))
-        if not part:
-            raise ValueError("it closed the connection; is that a zookeeper's port?")
-        parts += part
-    return bytes(parts)
+        if broker.get("host") and broker.get("port", -1) > 0:
+            return f"{broker['host']}:{broker['port']}"
+    except (ValueError, AttributeError, TypeError):
+        raise ToolError(f"{path} is not a broker's registration: {(data or b'')[:80]!r}") from None
+    raise ToolError(
+        f"The broker in {path} has no plain listener ({', '.join(broker.get('endpoints', ()))}); write"
+        " --bootstrap-server and --command-config instead"
+    )

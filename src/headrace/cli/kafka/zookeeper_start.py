@@ -25,7 +25,7 @@ def run(args: list[str]) -> int:
     if background:
         return start_in_background("headrace.cli.kafka.zookeeper_start", "keeper", "zookeeper.out", waiting)
 
-    from headrace.cli.keeper import serve
+    from headrace.cli.keeper.start import serve
     from headrace.cli.running import run as running
 
     debug = bool(os.environ.get("HEADRACE_DEBUG"))

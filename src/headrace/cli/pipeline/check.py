@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.pipeline.options import run_options, settings_of
+from headrace.cli.failing import one_line_errors
+from headrace.cli.pipeline.options import RunOptions, run_options
 from headrace.cli.preparing import prepare, timed
-from headrace.cli.tabling import json_option, one_line_errors, print_json
+from headrace.cli.tabling import json_option, print_json
 
 if TYPE_CHECKING:
     from headrace.streaming.check import CheckedNode
@@ -28,24 +29,20 @@ def check(
     file: str,
     no_spark: bool,
     as_json: bool,
-    tables_dir: str,
-    bootstrap: str,
-    master: str,
-    confs: tuple[str, ...],
-    debug: bool,
+    options: RunOptions,
 ) -> None:
     """Checks a pipeline's FILE: names, expectations, schemas, output modes. Errors name the file and the line.
 
     The file, its graph and the names in it are checked first, without a JVM. Then Spark starts and analyses the plans;
     no job runs, and no broker is needed unless the schema of a topic has to be inferred.
     """
-    with one_line_errors(debug):
+    with one_line_errors(options.debug):
         from headrace.streaming.launching import open_pipeline
         from headrace.streaming.outline import check_tables, outline
         from headrace.streaming.progress import counted
 
         _, graph = open_pipeline(file)
-        settings = settings_of(tables_dir, bootstrap, master, confs)
+        settings = options.settings()
         check_tables(graph, settings.tables_dir)
         if no_spark:
             nodes = outline(graph)

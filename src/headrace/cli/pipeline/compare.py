@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.failing import one_line_errors
 from headrace.cli.pipeline.options import find_catalog, newest_beside
 from headrace.cli.table.diff import comparison_json, print_comparison, split_columns
-from headrace.cli.tabling import common_options, one_line_errors, print_json
+from headrace.cli.tabling import common_options, print_json
 
 if TYPE_CHECKING:
-    from headrace.tables.catalog import Catalog
+    from headrace.tables.catalog import PipelineCatalog
     from headrace.tables.compare import Comparison
     from headrace.tables.positions import Pair, Positions, Stand
     from headrace.tables.versions import Version
@@ -64,19 +65,19 @@ def kinds_of(given: tuple[str, ...]) -> frozenset[str]:
         if word not in (*KINDS, "any", "none"):
             raise click.UsageError(f"--fail-on {word!r}: give any, none, or some of {', '.join(KINDS)}")
     if "none" in words and len(words) > 1:
-        raise click.UsageError("--fail-on none: stands alone")
+        raise click.UsageError("--fail-on none: cannot be combined with others")
     return frozenset(word for word in words if word in KINDS) | (ANY if "any" in words else frozenset())
 
 
 @click.command(short_help="What differs between two versions.")
 @click.argument("pipeline", required=False)
 @click.option("--table", "tables", multiple=True, metavar="NAME", help="Only this table; may be given several times.")
-@click.option("--old", type=click.IntRange(1), metavar="N", help="The one version.  [default: the live one]")
-@click.option("--new", type=click.IntRange(1), metavar="N", help="The other version.  [default: the newest]")
-@click.option("--key", metavar="COLUMNS", default="", help="Columns that name a row.  [default: as declared]")
-@click.option("--ignore", metavar="COLUMNS", default="", help="Columns that are not compared.")
+@click.option("--old", type=click.IntRange(1), metavar="N", help="The first version.  [default: the live one]")
+@click.option("--new", type=click.IntRange(1), metavar="N", help="The second version.  [default: the newest]")
+@click.option("--key", metavar="COLUMNS", default="", help="Columns that identify a row.  [default: as declared]")
+@click.option("--ignore", metavar="COLUMNS", default="", help="Columns to leave out of the comparison.")
 @click.option("--tolerance", type=click.FloatRange(0), default=TOLERANCE_DEFAULT, show_default=True,
-              help="Relative; floating-point values this near are the same.")  # fmt: skip
+              help="Relative tolerance within which floating-point values are equal.")  # fmt: skip
 @click.option("--samples", type=click.IntRange(0), default=SAMPLES_SHOWN_DEFAULT, show_default=True,
               help="Rows shown of each kind.")  # fmt: skip
 @click.option("--wait", "wait_s", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
@@ -149,7 +150,7 @@ def compare(
                 if only:
                     click.echo(f"only in version {number}: {', '.join(only)}")
             if shared:
-                click.echo(f"one and the same in both versions: {', '.join(shared)}")
+                click.echo(f"shared by both versions: {', '.join(shared)}")
             click.echo(_verdict(found))
         if found & wanted:
             sys.exit(DIFFERENT)
@@ -161,7 +162,7 @@ def _verdict(found: set[str]) -> str:
     return f"different: {', '.join(different)}{lag}" if different else f"equal{lag}"
 
 
-def pair_of(catalog: "Catalog", old: int | None, new: int | None) -> "tuple[Version, Version]":
+def pair_of(catalog: "PipelineCatalog", old: int | None, new: int | None) -> "tuple[Version, Version]":
     from headrace.core.errors import OperatorError
 
     one = catalog.version(old) if old is not None else catalog.live
@@ -171,7 +172,7 @@ def pair_of(catalog: "Catalog", old: int | None, new: int | None) -> "tuple[Vers
 
 
 def _pairs(
-    catalog: "Catalog", one: "Version", other: "Version", tables: list[str], wait_s: float
+    catalog: "PipelineCatalog", one: "Version", other: "Version", tables: list[str], wait_s: float
 ) -> "dict[str, tuple[Pair | None, int, int]]":
     """At which versions each table is compared, and how many records more the old and the new one have read since."""
     deadline = time.monotonic() + wait_s
@@ -184,7 +185,7 @@ def _pairs(
         time.sleep(LOOK_S)
 
 
-def _positions(catalog: "Catalog", version: "Version") -> "Positions":
+def _positions(catalog: "PipelineCatalog", version: "Version") -> "Positions":
     from headrace.streaming.reached import ReachedNodes
     from headrace.tables.delta_log import DeltaLog
     from headrace.tables.positions import Positions
@@ -278,7 +279,7 @@ def _position(result: Compared) -> dict[str, dict[str, int]] | None:
     return position
 
 
-def _keys(catalog: "Catalog", version: "Version") -> dict[str, list[str]]:
+def _keys(catalog: "PipelineCatalog", version: "Version") -> dict[str, list[str]]:
     from headrace.streaming.progress import read_progress
 
     progress = read_progress(catalog.layout.run_file(version.number))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.pipeline.options import run_options, settings_of
+from headrace.cli.failing import one_line_errors
+from headrace.cli.pipeline.options import RunOptions, run_options
 from headrace.cli.preparing import prepare, timed
-from headrace.cli.tabling import one_line_errors
 
 if TYPE_CHECKING:
     from headrace.streaming.run_settings import RunSettings
@@ -33,34 +33,32 @@ State = tuple[tuple[str, int, int], ...]
               help="Records read per topic, the newest.")  # fmt: skip
 @click.option("--rows", type=click.IntRange(0, 1_000), default=SHOWN_DEFAULT, show_default=True,
               help="Rows shown per node.")  # fmt: skip
-@click.option("--runs", type=click.IntRange(1), default=None, help="End after so many runs.  [default: at Ctrl-C]")
+@click.option(
+    "--runs", type=click.IntRange(1), default=None, help="Number of runs, after which it ends.  [default: until Ctrl-C]"
+)
 @run_options
 def dev(
     file: str,
     sample: int,
     rows: int,
     runs: int | None,
-    tables_dir: str,
-    bootstrap: str,
-    master: str,
-    confs: tuple[str, ...],
-    debug: bool,
+    options: RunOptions,
 ) -> None:
     """Runs a pipeline's FILE on the newest records of its topics, on scratch tables in a session that stays warm, and
     shows the rows and the columns of each node. Saving the file, or a module beside it, runs it again."""
-    with one_line_errors(debug):
+    with one_line_errors(options.debug):
         from headrace.streaming import session
         from headrace.streaming.loading import read_code
         from headrace.streaming.operation import reaching
         from headrace.streaming.trial import Trials
 
         read_code(os.path.abspath(file))
-        settings = settings_of(tables_dir, bootstrap, master, confs)
+        settings = options.settings()
         _reach(os.path.abspath(file), settings)
         step = timed(lambda line: click.echo(line, err=True))
         prepare(step)
         # A sample is small: Java had better compile it quickly than well.
-        spark_settings = replace(reaching(settings.spark, tables_dir), short=True)
+        spark_settings = replace(reaching(settings.spark, options.tables_dir), short=True)
         with session.running(spark_settings, say=step) as spark, interrupts() as stopped:
             trials = Trials(spark, settings, records_max=sample, shown_max=rows, stopped=stopped.is_set)
             try:
@@ -161,10 +159,17 @@ def show(trial: "Trial", name: str) -> None:
     for node in trial.nodes:
         _show_node(node)
         click.echo()
-    read = ", ".join(f"{count:,} records of {topic}" for topic, count in sorted(trial.records.items()))
+    read = ", ".join(
+        f"{count:,} records of {topic}{_unparsed(trial.unparsed.get(topic, 0))}"
+        for topic, count in sorted(trial.records.items())
+    )
     failed = sum(1 for node in trial.nodes if node.error)
     wrong = click.style(f"  {failed} of {len(trial.nodes)} nodes gave nothing", fg="red") if failed else ""
     click.echo(click.style(f"{name}  run {trial.number}, {trial.seconds:.1f} s", bold=True) + f"  {read}{wrong}")
+
+
+def _unparsed(count: int) -> str:
+    return click.style(f" ({count:,} could not be parsed)", fg="yellow") if count else ""
 
 
 def _show_node(node: "Tried") -> None:

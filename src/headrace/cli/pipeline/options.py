@@ -1,8 +1,9 @@
 """What the `headrace pipeline` commands have in common: options, and finding the pipeline that is meant."""
 
+import functools
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -11,7 +12,7 @@ from headrace.cli.tabling import debug_option, tables_option
 
 if TYPE_CHECKING:
     from headrace.streaming.run_settings import RunSettings
-    from headrace.tables.catalog import Catalog
+    from headrace.tables.catalog import PipelineCatalog
     from headrace.tables.versions import Version
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -51,57 +52,82 @@ def watch_options(command: _Command) -> _Command:
     return command
 
 
-def run_options(command: _Command) -> _Command:
-    """--tables, --bootstrap, --master, --conf and --debug."""
+class RunOptions(NamedTuple):
+    """Where a run reads, computes and writes."""
+
+    tables_dir: str
+    bootstrap: str
+    master: str
+    confs: tuple[str, ...]
+    debug: bool
+
+    def settings(self, **more: Any) -> "RunSettings":
+        from headrace.streaming.run_settings import RunSettings
+        from headrace.streaming.settings import SparkSettings
+
+        pairs = _pairs(self.confs)
+        return RunSettings(
+            tables_dir=self.tables_dir,
+            bootstrap=self.bootstrap,
+            kafka={key: value for key, value in pairs.items() if key.startswith("kafka.")},
+            spark=SparkSettings(
+                master=self.master,
+                extra={key: value for key, value in pairs.items() if not key.startswith("kafka.")},
+            ),
+            **more,
+        )
+
+
+def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--tables, --bootstrap, --master, --conf and --debug: the command gets them as `options`."""
+
+    @functools.wraps(command)
+    def taken(**given: Any) -> Any:
+        options = RunOptions(**{name: given.pop(name) for name in RunOptions._fields})
+        return command(options=options, **given)
+
     for option in (debug_option, conf_option, master_option, bootstrap_option, tables_option):
-        command = option(command)
-    return command
+        taken = option(taken)
+    return taken
 
 
-def settings_of(tables_dir: str, bootstrap: str, master: str, confs: tuple[str, ...], **more: Any) -> "RunSettings":
-    from headrace.streaming.run_settings import RunSettings
-    from headrace.streaming.settings import SparkSettings
-
+def _pairs(confs: tuple[str, ...]) -> dict[str, str]:
     pairs = {}
     for conf in confs:
         key, equals, value = conf.partition("=")
         if not equals or not key:
             raise click.UsageError(f"--conf {conf!r}: write KEY=VALUE, such as spark.driver.memory=2g")
         pairs[key] = value
-    spark = {key: value for key, value in pairs.items() if not key.startswith("kafka.")}
-    kafka = {key: value for key, value in pairs.items() if key.startswith("kafka.")}
-    return RunSettings(
-        tables_dir=tables_dir, bootstrap=bootstrap, kafka=kafka, spark=SparkSettings(master=master, extra=spark), **more
-    )
+    return pairs
 
 
-def find_catalog(given: str | None, tables_dir: str) -> "Catalog":
+def find_catalog(given: str | None, tables_dir: str) -> "PipelineCatalog":
     """By name, by file, or the only one there is."""
     import difflib
 
     from headrace.core.errors import OperatorError
-    from headrace.tables.catalog import Catalog, pipelines
+    from headrace.tables.catalog import PipelineCatalog, pipelines
 
     known = pipelines(tables_dir)
     if given is None:
         if len(known) == 1:
-            return Catalog.open(tables_dir, known[0])
+            return PipelineCatalog.open(tables_dir, known[0])
         what = f"there are several: {', '.join(known)}; name one" if known else "none has run there yet"
         raise OperatorError(f"{tables_dir}: {what}")
     if given in known:
-        return Catalog.open(tables_dir, given)
+        return PipelineCatalog.open(tables_dir, given)
     stem = os.path.splitext(os.path.basename(given))[0]
     if os.path.isfile(given):
         name = stem if stem in known else _name_in(given)
         if name in known:
-            return Catalog.open(tables_dir, name)
+            return PipelineCatalog.open(tables_dir, name)
         raise OperatorError(f"{given}: the pipeline {name!r} has not run in {tables_dir} yet; run it first")
     near = difflib.get_close_matches(given, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(known) or 'none'}"
     raise OperatorError(f"{given}: no such file, and no pipeline of that name in {tables_dir}{hint}")
 
 
-def newest_beside(catalog: "Catalog") -> "Version":
+def newest_beside(catalog: "PipelineCatalog") -> "Version":
     """The newest that is not live."""
     from headrace.core.errors import OperatorError
 

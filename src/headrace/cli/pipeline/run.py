@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.pipeline.options import run_options, settings_of, watch_options
+from headrace.cli.failing import one_line_errors
+from headrace.cli.pipeline.options import RunOptions, run_options, watch_options
 from headrace.cli.preparing import prepare, timed
-from headrace.cli.tabling import json_option, one_line_errors, print_json
+from headrace.cli.tabling import json_option, print_json
 
 if TYPE_CHECKING:
     from headrace.streaming.launching import Launch
@@ -24,11 +25,13 @@ only_option = click.option(
     "--only", multiple=True, metavar="NODE", help="Run this node and no other; may be given several times."
 )
 
+accept_option = click.option("--accept-change", is_flag=True, help="Run changed code on the existing tables and state.")
+
 
 @click.command(short_help="Run it; Ctrl-C stops it.")
 @click.argument("file")
-@click.option("--once", is_flag=True, help="Process what is there, then end.")
-@click.option("--accept-change", is_flag=True, help="Run changed code on the tables and the state that are there.")
+@click.option("--once", is_flag=True, help="Process the records that are there now, then end.")
+@accept_option
 @only_option
 @watch_options
 @run_options
@@ -37,20 +40,16 @@ def run(
     once: bool,
     accept_change: bool,
     only: tuple[str, ...],
-    tables_dir: str,
-    bootstrap: str,
-    master: str,
-    confs: tuple[str, ...],
-    debug: bool,
+    options: RunOptions,
     **watch: Any,
 ) -> None:
     """Runs the live version of a pipeline until Ctrl-C. FILE is its file; the name of a pipeline runs the code that
     its live version keeps, as after a rollback. Ends with 1 when a node failed."""
-    with one_line_errors(debug):
+    with one_line_errors(options.debug):
         from headrace.streaming.launching import launch_live
 
-        settings = settings_of(tables_dir, bootstrap, master, confs, once=once, only=only, **watch)
-        launch = launch_live(file, tables_dir, accept_change=accept_change)
+        settings = options.settings(once=once, only=only, **watch)
+        launch = launch_live(file, options.tables_dir, accept_change=accept_change)
         _run(launch, settings, replay=False)
 
 
@@ -69,7 +68,7 @@ def run(
     metavar="TABLE",
     help="Build only this table and what depends on it; take over the others as they are. May be given several times.",
 )
-@click.option("--once", is_flag=True, help="Process what is there, then end.")
+@click.option("--once", is_flag=True, help="Process the records that are there now, then end.")
 @watch_options
 @run_options
 def replay(
@@ -77,11 +76,7 @@ def replay(
     start: str | None,
     refresh: tuple[str, ...],
     once: bool,
-    tables_dir: str,
-    bootstrap: str,
-    master: str,
-    confs: tuple[str, ...],
-    debug: bool,
+    options: RunOptions,
     **watch: Any,
 ) -> None:
     """Builds the next version of a pipeline's tables from the log, with the code of FILE, while the live version goes
@@ -90,38 +85,36 @@ def replay(
 
     With --refresh the other tables and their checkpoints are those of the live version: nothing of them is computed
     again. Until the cut-over the live version's run writes them; after it, the run of the new version does."""
-    with one_line_errors(debug):
+    with one_line_errors(options.debug):
         from headrace.streaming.launching import launch_next
 
-        launch, starting = launch_next(file, tables_dir, start, refresh)
-        settings = settings_of(tables_dir, bootstrap, master, confs, once=once, starting=starting, **watch)
+        launch, starting = launch_next(file, options.tables_dir, start, refresh)
+        settings = options.settings(once=once, starting=starting, **watch)
         _run(launch, settings, replay=True)
 
 
 @click.command(short_help="Send quarantined rows through the present code.")
 @click.argument("pipeline")
 @click.option("--node", "nodes", multiple=True, metavar="NODE", help="Only this node; may be given several times.")
+@accept_option
 @json_option
 @run_options
 def redrive(
     pipeline: str,
     nodes: tuple[str, ...],
+    accept_change: bool,
     as_json: bool,
-    tables_dir: str,
-    bootstrap: str,
-    master: str,
-    confs: tuple[str, ...],
-    debug: bool,
+    options: RunOptions,
 ) -> None:
     """Sends the quarantined rows of the live version of PIPELINE, a file or a name, through its present code, each
     exactly once. What is bad again stays in quarantine. Stop the run first; downstream tables follow with the next
     one."""
-    with one_line_errors(debug):
+    with one_line_errors(options.debug):
         from headrace.streaming.launching import launch_live
         from headrace.streaming.operation import redrive_version
 
-        settings = settings_of(tables_dir, bootstrap, master, confs, only=nodes)
-        launch = launch_live(pipeline, tables_dir)
+        settings = options.settings(only=nodes)
+        launch = launch_live(pipeline, options.tables_dir, accept_change=accept_change)
         launch.graph.chosen(nodes)
         step = timed(lambda line: click.echo(line, err=True))
         prepare(step)

@@ -27,7 +27,7 @@ _DONE = {"warn": "failed", "drop": "dropped", "quarantine": "quarantined", "fail
 _COLORS = {"running": "green", "finished": "green", "restarting": "yellow", "failed": "red"}
 
 
-class Column(NamedTuple):
+class ScreenColumn(NamedTuple):
     name: str
     text: "Callable[[NodeProgress], str]"
     needed: int  # the lowest goes first when it gets narrow; 0 and 1 also for a name that would be cut
@@ -68,12 +68,12 @@ def _time(ms: int | None) -> str:
 
 
 _COLUMNS = (
-    Column("batch", lambda node: _number(node.batch), 1),
-    Column("rows/s in", lambda node: _number(node.input_rate), 3),
-    Column("rows/s", lambda node: _number(node.rows_rate), 5),
-    Column("rows", lambda node: _number(node.rows_in), 0),
-    Column("lag", lag_text, 4),
-    Column("last batch", lambda node: _time(node.batch_ms), 2),
+    ScreenColumn("batch", lambda node: _number(node.batch), 1),
+    ScreenColumn("rows/s in", lambda node: _number(node.input_rate), 3),
+    ScreenColumn("rows/s", lambda node: _number(node.rows_rate), 5),
+    ScreenColumn("rows", lambda node: _number(node.rows_in), 0),
+    ScreenColumn("lag", lag_text, 4),
+    ScreenColumn("last batch", lambda node: _time(node.batch_ms), 2),
 )
 
 
@@ -128,7 +128,7 @@ def _blocks(nodes: "list[NodeProgress]", width: int, room: int) -> list[str]:
             shown.append(index)
     lines = [line for index in sorted(shown) for line in (table[index], *messages[index])]
     left = len(nodes) - len(shown)
-    more = [click.style(f"… and {left} more; a higher terminal shows them", dim=True)] if left else []
+    more = [click.style(f"… and {left} more; a taller terminal shows them", dim=True)] if left else []
     return [*lines[: room - len(more)], *(cut(line, width) for line in more)]
 
 
@@ -138,7 +138,7 @@ def _expected(node: "NodeProgress", width: int) -> list[str]:
 
 
 def _table(nodes: "list[NodeProgress]", width: int) -> list[str]:
-    """Names of columns, then a line a node."""
+    """Names of columns, then one line per node."""
     rows = [[cell(node.name), node.status, *(column.text(node) for column in _COLUMNS)] for node in nodes]
     names = ["node", "state", *(column.name for column in _COLUMNS)]
     widths = [max(map(width_of, column)) for column in zip(names, *rows, strict=True)]

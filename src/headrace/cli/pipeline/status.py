@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.failing import one_line_errors
 from headrace.cli.pipeline.options import find_catalog
-from headrace.cli.tabling import common_options, debug_option, one_line_errors, print_json, tables_option
+from headrace.cli.tabling import common_options, debug_option, print_json, tables_option
 
 if TYPE_CHECKING:
-    from headrace.tables.catalog import Catalog
+    from headrace.tables.catalog import PipelineCatalog
     from headrace.tables.versions import Version
 
 STOP_S_MAX = 90.0
@@ -26,10 +27,10 @@ STOP_S_MAX = 90.0
 def status(pipeline: str | None, tables_dir: str, as_json: bool, debug: bool) -> None:
     """Versions of a pipeline (or of all), which is live, and how the nodes of each run are doing."""
     with one_line_errors(debug):
-        from headrace.tables.catalog import Catalog, pipelines
+        from headrace.tables.catalog import PipelineCatalog, pipelines
 
         if pipeline is None:
-            catalogs = [Catalog.open(tables_dir, name) for name in pipelines(tables_dir)]
+            catalogs = [PipelineCatalog.open(tables_dir, name) for name in pipelines(tables_dir)]
         else:
             catalogs = [find_catalog(pipeline, tables_dir)]
         if as_json:
@@ -83,7 +84,7 @@ def stop(pipeline: str | None, number: int | None, tables_dir: str, debug: bool)
             click.echo(f"{catalog.pipeline}: nothing runs")
 
 
-def _json(catalog: "Catalog") -> dict[str, Any]:
+def _json(catalog: "PipelineCatalog") -> dict[str, Any]:
     from headrace.streaming.launching import is_running
     from headrace.streaming.progress import read_progress
     from headrace.tables.versions import time_text
@@ -104,13 +105,13 @@ def _json(catalog: "Catalog") -> dict[str, Any]:
     return {"pipeline": catalog.pipeline, "live": catalog.live.number if catalog.live else None, "versions": versions}
 
 
-def _show(catalog: "Catalog") -> None:
+def _show(catalog: "PipelineCatalog") -> None:
     for version in catalog.versions:
         if version.state != "discarded":
             _show_version(catalog, version)
 
 
-def _show_version(catalog: "Catalog", version: "Version") -> None:
+def _show_version(catalog: "PipelineCatalog", version: "Version") -> None:
     from headrace.cli.pipeline.view import node_line
     from headrace.streaming.launching import is_running
     from headrace.streaming.progress import read_progress

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.failing import one_line_errors
 from headrace.cli.pipeline.options import find_catalog, newest_beside
 from headrace.cli.pipeline.screen import lag_text
-from headrace.cli.tabling import ask, debug_option, one_line_errors, tables_option, yes_option
+from headrace.cli.tabling import ask, debug_option, tables_option, yes_option
 
 if TYPE_CHECKING:
-    from headrace.tables.catalog import Catalog
+    from headrace.tables.catalog import PipelineCatalog
     from headrace.tables.versions import Version
 
 STOP_S_MAX = 90.0
@@ -68,7 +69,7 @@ def rollback(pipeline: str | None, keep: bool, tables_dir: str, debug: bool) -> 
         _move(catalog, catalog.roll_back, keep, tables_dir)
 
 
-def _move(catalog: "Catalog", move: "Callable[[], Version]", keep: bool, tables_dir: str) -> None:
+def _move(catalog: "PipelineCatalog", move: "Callable[[], Version]", keep: bool, tables_dir: str) -> None:
     """Makes another version live; says what becomes of the runs of both."""
     from headrace.streaming.launching import is_running, keep_running
 
@@ -85,7 +86,7 @@ def _move(catalog: "Catalog", move: "Callable[[], Version]", keep: bool, tables_
         _say_old(catalog, before.number, ran, keep)
 
 
-def _say_old(catalog: "Catalog", number: int, ran: bool, keep: bool) -> None:
+def _say_old(catalog: "PipelineCatalog", number: int, ran: bool, keep: bool) -> None:
     from headrace.streaming.launching import is_running
 
     name = catalog.pipeline
@@ -167,7 +168,7 @@ def remove(pipeline: str | None, yes: bool, tables_dir: str, debug: bool) -> Non
             click.echo(f"its topic {topic} is still there")
 
 
-def _behind(catalog: "Catalog", version: "Version") -> str | None:
+def _behind(catalog: "PipelineCatalog", version: "Version") -> str | None:
     """Why a version is not ready to be live; None if it is."""
     from headrace.streaming.progress import read_progress
 
@@ -185,14 +186,14 @@ def _behind(catalog: "Catalog", version: "Version") -> str | None:
     return f"behind: {', '.join(waiting)}" if waiting else f"its run was {progress.status}"
 
 
-def _topics(catalog: "Catalog", version: "Version") -> list[str]:
+def _topics(catalog: "PipelineCatalog", version: "Version") -> list[str]:
     from headrace.streaming.progress import read_progress
 
     progress = read_progress(catalog.layout.run_file(version.number))
     return [node.topic for node in progress.nodes.values() if node.topic is not None] if progress is not None else []
 
 
-def _say_live(catalog: "Catalog", version: "Version") -> None:
+def _say_live(catalog: "PipelineCatalog", version: "Version") -> None:
     click.echo(f"{catalog.pipeline}: version {version.number} is live; its tables: {', '.join(version.tables)}")
     for topic in _topics(catalog, version):
         click.echo(f"live topic: {topic}")

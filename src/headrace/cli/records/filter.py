@@ -121,9 +121,9 @@ class _Parser:
             raise self._wrong("a regular expression in quotes")
         self._at += 1
         try:
-            return Pattern(_unquoted(token.text, raw=True), unicode=True)
+            return Pattern(_unquoted(token.text, raw=True))
         except ValueError as error:
-            raise FilterError(f"{token.text} is not a regular expression of RE2's kind: {error}") from None
+            raise FilterError(f"{token.text} is not a regular expression in RE2's syntax: {error}") from None
 
     def _operand(self, depth: int) -> _Get:
         token = self._next
@@ -159,7 +159,7 @@ class _Parser:
     def _path(self, token: _Token) -> _Get:
         if token.text not in FIELDS:
             near = difflib.get_close_matches(token.text, FIELDS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(FIELDS)}; texts stand in quotes"
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(FIELDS)}; put texts in quotes"
             raise FilterError(f"{token.text!r} is not a field of a record; {hint}")
         steps: list[str | int] = []
         while True:
@@ -202,7 +202,7 @@ class _Parser:
     def _wrong(self, wanted: str) -> FilterError:
         token = self._next
         found = "it ends" if token.kind == "end" else f"{token.text!r} stands"
-        return FilterError(f"{self._text!r}: {found} at {token.at + 1} where {wanted} is wanted")
+        return FilterError(f"{self._text!r}: {found} at {token.at + 1} where {wanted} is expected")
 
 
 def _tokens(text: str) -> list[_Token]:

@@ -1,7 +1,7 @@
 """Reading records for a person: from which offsets, up to where, which are wanted, and when it is enough.
 
 The loop ends at the end that the topic had when it began (or never, to follow it), after so many records, when nothing
-came for a while, or when the broker stays away, which is an error. A partition is never jumped over in silence. A topic
+came for a while, or when the broker stays away, which is an error. A partition is never skipped silently. A topic
 that did not exist at the beginning is read whole as soon as it does.
 """
 
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli.records.view import Shown, shown
+from headrace.cli.records.view import ShownRecord, shown
 from headrace.core.errors import HeadraceError, OperatorError
 
 if TYPE_CHECKING:
     from headrace.cli.reaching import Reach
-    from headrace.client.offsets import Place
+    from headrace.client.offsets import PartitionName
 
 BATCH_MAX = 500
 POLL_S = 0.1
@@ -35,15 +35,15 @@ class ReadPlan:
     topics: tuple[str, ...]
     missing: tuple[str, ...] = ()  # those of the topics that do not exist yet
     partitions: tuple[int, ...] = ()  # of those; none: all
-    starts: "Mapping[Place, int] | None" = None
-    ends: "Mapping[Place, int] | None" = None  # None: follow
+    starts: "Mapping[PartitionName, int] | None" = None
+    ends: "Mapping[PartitionName, int] | None" = None  # None: follow
     group: str | None = None
     group_from: str = "earliest"
     follow: bool = False
     limit: int | None = None
     quiet_s_max: float | None = None
     uncommitted: bool = False
-    wanted: Callable[[Shown], bool] | None = None
+    wanted: Callable[[ShownRecord], bool] | None = None
 
 
 class RecordReading:
@@ -60,8 +60,9 @@ class RecordReading:
         self._away_since: float | None = None
         self._refusal: OperatorError | None = None
         self._open = set(plan.ends or ())  # partitions whose end has not been reached
-        self._at_end: set[Place] = set()
-        self._missing = set(plan.missing)
+        self._at_end: set[PartitionName] = set()
+        self._missing = set(plan.missing)  # not given to this reader yet
+        self._unseen = set(plan.missing)  # not created yet, as far as this reader knows
         self._look_at = 0.0
         self.count = 0
         self._stopped = False
@@ -95,7 +96,7 @@ class RecordReading:
 
         close(self._consumer)  # leaves the group, and commits what was shown
 
-    def batches(self) -> Iterator[list[Shown]]:
+    def batches(self) -> Iterator[list[ShownRecord]]:
         """Wanted records as they come; never more than the limit in all."""
         from headrace.cli.kafka.consuming import take
 
@@ -118,7 +119,7 @@ class RecordReading:
             elif plan.quiet_s_max is not None and now - last > plan.quiet_s_max:
                 return
             self._check_broker(now)
-            if self._missing and plan.group is None and now >= self._look_at:
+            if self._unseen and now >= self._look_at:
                 self._look_at = now + LOOK_EVERY_S
                 self._look_for_missing()
 
@@ -127,22 +128,30 @@ class RecordReading:
 
         plan = self._plan
         if plan.starts is None:
-            self._positions.subscribe(list(plan.topics), on_assign=self._on_assign)
+            self._subscribe()
             return
         places = {place: at for place, at in plan.starts.items() if plan.ends is None or at < plan.ends[place]}
         self._open &= set(places)
         self._consumer.assign([TopicPartition(*place, at) for place, at in places.items()])
 
+    def _subscribe(self) -> None:
+        self._positions.subscribe(list(self._plan.topics), on_assign=self._on_assign)
+
     def _look_for_missing(self) -> None:
         from confluent_kafka import KafkaException, TopicPartition
 
-        for topic in tuple(self._missing):
+        for topic in tuple(self._unseen):
             try:
                 found = self._consumer.list_topics(topic, timeout=ANSWER_S_MAX).topics[topic]
             except KafkaException:
                 return  # the broker is away: that is watched elsewhere
             self._away_since = None
             if found.error is not None or not found.partitions:
+                continue
+            self._unseen.discard(topic)
+            if self._plan.group is not None:
+                # Once a group has any of its topics, librdkafka looks for the others every five minutes only.
+                self._subscribe()
                 continue
             self._missing.discard(topic)
             wanted = self._plan.partitions or tuple(found.partitions)
@@ -159,14 +168,16 @@ class RecordReading:
 
     def _on_assign(self, consumer: Any, places: list[Any]) -> None:
         self._at_end -= {(each.topic, each.partition) for each in places}
-        self._missing -= {each.topic for each in places}
+        given = {each.topic for each in places}
+        self._missing -= given
+        self._unseen -= given
 
-    def _sorted_out(self, messages: list[Any]) -> tuple[list[Shown], list[Any]]:
+    def _sorted_out(self, messages: list[Any]) -> tuple[list[ShownRecord], list[Any]]:
         """The wanted records, and the messages up to which everything has been dealt with when those are shown."""
         from confluent_kafka import KafkaError
 
         plan = self._plan
-        found: list[Shown] = []
+        found: list[ShownRecord] = []
         done: list[Any] = []
         room = None if plan.limit is None else plan.limit - self.count
         for message in messages:
@@ -179,7 +190,7 @@ class RecordReading:
                     done.append(message)
                     continue
                 if message.topic() in self._missing:
-                    continue  # librdkafka looks for the topics of a group itself
+                    continue
                 raise self._explained(error, message)
             self._away_since = None
             if room is not None and len(found) >= room:

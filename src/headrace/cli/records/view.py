@@ -17,7 +17,7 @@ from headrace.cli.columns import cell, width_of
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class Shown(NamedTuple):
+class ShownRecord(NamedTuple):
     topic: str
     partition: int
     offset: int
@@ -27,13 +27,13 @@ class Shown(NamedTuple):
     headers: Headers = ()
 
 
-Format = Callable[[Shown], bytes]
+Format = Callable[[ShownRecord], bytes]
 
 
-def shown(message: Any) -> Shown:
+def shown(message: Any) -> ShownRecord:
     """Of a confluent-kafka message."""
     kind, stamp = message.timestamp()
-    return Shown(
+    return ShownRecord(
         message.topic(),
         message.partition(),
         message.offset(),
@@ -58,7 +58,7 @@ def format_for(name: str, *, colours: bool, separator: str | None = None) -> For
 # ── raw ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def as_raw(record: Shown, separator: bytes | None = None) -> bytes:
+def as_raw(record: ShownRecord, separator: bytes | None = None) -> bytes:
     value = record.value or b""
     return value + b"\n" if separator is None else (record.key or b"") + separator + value + b"\n"
 
@@ -66,11 +66,11 @@ def as_raw(record: Shown, separator: bytes | None = None) -> bytes:
 # ── JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def as_json(record: Shown) -> bytes:
+def as_json(record: ShownRecord) -> bytes:
     return json.dumps(content_of(record), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
 
 
-def content_of(record: Shown) -> dict[str, Any]:
+def content_of(record: ShownRecord) -> dict[str, Any]:
     content: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -132,7 +132,7 @@ def time_text(timestamp_ms: int | None) -> str | None:
 # ── for people ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def as_pretty(record: Shown, *, colours: bool, width: int) -> bytes:
+def as_pretty(record: ShownRecord, *, colours: bool, width: int) -> bytes:
     """A line about the record, then its value; JSON is laid out if it does not fit on a line."""
     parts = [_style(f"{record.topic}-{record.partition} @{record.offset}", colours, fg="cyan")]
     when = time_text(record.timestamp_ms)
@@ -176,7 +176,7 @@ def _style(text: str, colours: bool, **how: Any) -> str:
 class FilterView(Mapping[str, Any]):
     """A record as an expression sees it; what an expression does not ask for is not decoded."""
 
-    def __init__(self, record: Shown) -> None:
+    def __init__(self, record: ShownRecord) -> None:
         self._record = record
 
     def __getitem__(self, name: str) -> Any:

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.tabling import common_options, one_line_errors, print_json, resolver_for
+from headrace.cli.failing import one_line_errors
+from headrace.cli.tabling import common_options, print_json, resolver_for
 
 if TYPE_CHECKING:
     from headrace.tables.compare import Comparison, Sample
@@ -16,10 +17,18 @@ SAMPLES_SHOWN_DEFAULT = 5
 @click.argument("name")
 @click.argument("v1", type=click.IntRange(0))
 @click.argument("v2", type=click.IntRange(0))
-@click.option("--key", metavar="COLUMNS", default="", help="Columns that name a row, with commas; shows which differ.")
-@click.option("--ignore", metavar="COLUMNS", default="", help="Columns that are not compared.")
 @click.option(
-    "--tolerance", type=click.FloatRange(0), default=0.0, help="Relative; floating-point values this near are the same."
+    "--key",
+    metavar="COLUMNS",
+    default="",
+    help="Columns that identify a row, separated by commas; shows which rows differ.",
+)
+@click.option("--ignore", metavar="COLUMNS", default="", help="Columns to leave out of the comparison.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0),
+    default=0.0,
+    help="Relative tolerance within which floating-point values are equal.",
 )
 @click.option(
     "--samples",

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.tabling import common_options, one_line_errors, print_json, resolver_for
+from headrace.cli.failing import one_line_errors
+from headrace.cli.tabling import common_options, print_json, resolver_for
 
 if TYPE_CHECKING:
     from headrace.tables.delta_log import Commit
     from headrace.tables.history import Offsets
     from headrace.tables.provenance import Source
-    from headrace.tables.resolving import Place, Resolver
+    from headrace.tables.resolving import Resolver, TableLocation
 
 COMMITS_SHOWN_DEFAULT = 20
 
@@ -51,7 +52,7 @@ def history(name: str, limit: int, offsets: bool, tables_dir: str, as_json: bool
             click.echo(f"older commits are no longer in the log; it begins at version {log.first}", err=True)
 
 
-def _sibling(resolver: "Resolver", place: "Place", table: str) -> str:
+def _sibling(resolver: "Resolver", place: "TableLocation", table: str) -> str:
     """Upstream is the table of the same pipeline version, which need not be the live one."""
     if place.pipeline is None or place.version is None:
         return resolver.resolve(table).path

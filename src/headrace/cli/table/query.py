@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.tabling import at_option, common_options, one_line_errors, time_given
+from headrace.cli.failing import one_line_errors
+from headrace.cli.tabling import at_option, common_options, time_given
 
 if TYPE_CHECKING:
     from headrace.tables.query import Query
@@ -66,7 +67,7 @@ def query(
 
 
 def _print_json(ready: "Query", rows_max: int | None) -> None:
-    """One array, a row a line, so that it can be read as a whole or line by line."""
+    """One array, one row per line, so that it can be read as a whole or line by line."""
     write, separator = sys.stdout.write, "[\n"
     for row in ready.json_rows(rows_max):
         write(separator + row)

@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.tabling import bytes_text, common_options, one_line_errors, print_json, resolver_for, whose
+from headrace.cli.failing import one_line_errors
+from headrace.cli.tabling import bytes_text, common_options, print_json, resolver_for, whose
 
 if TYPE_CHECKING:
-    from headrace.tables.describing import Description, Listed
+    from headrace.tables.describing import Description, ListedTable
 
 
 @click.command("list", short_help="All tables of the directory.")
@@ -37,7 +38,7 @@ def list_command(tables_dir: str, as_json: bool, debug: bool) -> None:
         )
 
 
-def _listed_row(listed: "Listed") -> list[str | None]:
+def _listed_row(listed: "ListedTable") -> list[str | None]:
     if listed.size is None:
         return [listed.place.name, whose(listed.place), listed.problem, "", "", ""]
     rows = "?" if listed.size.rows is None else f"{listed.size.rows:,}"
@@ -51,7 +52,7 @@ def _listed_row(listed: "Listed") -> list[str | None]:
     ]
 
 
-def _listed_json(listed: "Listed") -> dict[str, Any]:
+def _listed_json(listed: "ListedTable") -> dict[str, Any]:
     size = listed.size
     return {
         "name": listed.place.name,

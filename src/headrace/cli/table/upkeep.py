@@ -4,19 +4,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.tabling import ask, common_options, one_line_errors, print_json, resolver_for, yes_option
+from headrace.cli.failing import one_line_errors
+from headrace.cli.tabling import ask, common_options, print_json, resolver_for, yes_option
 
 if TYPE_CHECKING:
-    from headrace.tables.resolving import Place, Resolver
+    from headrace.tables.resolving import Resolver, TableLocation
 
 FILES_SHOWN_MAX = 10
 
 
-def _belongs(place: "Place") -> str:
+def _belongs(place: "TableLocation") -> str:
     return f" It belongs to pipeline {place.pipeline}, which may be writing it now." if place.pipeline else ""
 
 
-def _refuse_while_run(resolver: "Resolver", place: "Place") -> None:
+def _refuse_while_run(resolver: "Resolver", place: "TableLocation") -> None:
     """In an object store Spark does not see a commit that comes between its own look and its own commit."""
     if "://" not in place.path or place.pipeline is None or place.version is None:
         return
@@ -30,7 +31,7 @@ def _refuse_while_run(resolver: "Resolver", place: "Place") -> None:
         )
 
 
-@click.command(short_help="Make a table what it was at a version.")
+@click.command(short_help="Set a table back to an earlier version.")
 @click.argument("name")
 @click.argument("version", type=click.IntRange(0))
 @yes_option
@@ -67,7 +68,7 @@ def restore(name: str, version: int, yes: bool, tables_dir: str, as_json: bool, 
     metavar="H",
     help="Keep what versions younger than this need.  [default: the table's own setting, else 168]",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @yes_option
 @common_options
 def vacuum(
@@ -120,7 +121,7 @@ def vacuum(
 
 @click.command(short_help="Rewrite small files as few large ones.")
 @click.argument("name")
-@click.option("--zorder", metavar="COLUMNS", default="", help="Sort along these columns, with commas.")
+@click.option("--zorder", metavar="COLUMNS", default="", help="Columns to sort by, separated by commas.")
 @common_options
 def optimize(name: str, zorder: str, tables_dir: str, as_json: bool, debug: bool) -> None:
     """Rewrite many small files as few large ones. No row changes, so nothing is asked."""

@@ -14,13 +14,13 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Static
 
 from headrace.cli.columns import cell
-from headrace.cli.records.view import Shown, as_pretty, time_text
+from headrace.cli.records.view import ShownRecord, as_pretty, time_text
 from headrace.cli.top.source import Source
 from headrace.cli.top.tables import Rows, columns, fill
 
 if TYPE_CHECKING:
     from headrace.client.group_admin import Position
-    from headrace.client.groups import GroupFacts
+    from headrace.client.groups import GroupDetails
 
 MESSAGES_MAX = 500  # that are kept; the oldest go
 VALUE_WIDTH = 200
@@ -105,7 +105,7 @@ class TopicScreen(_Live):
         super().__init__(source)
         self._topic = topic
         self._messages = source.messages(topic)
-        self._records: dict[str, Shown] = {}
+        self._records: dict[str, ShownRecord] = {}
         self._count = 0
         self._follow = True
 
@@ -131,7 +131,7 @@ class TopicScreen(_Live):
             # It returns when the screen has drawn them: a topic with a million a second is read no faster than that.
             self.tell(lambda batch=batch: self._add(batch))  # type: ignore[misc]
 
-    def _add(self, batch: list[Shown]) -> None:
+    def _add(self, batch: list[ShownRecord]) -> None:
         self._count += len(batch)
         table = self._table
         fresh = {f"{each.partition}-{each.offset}": each for each in batch[-MESSAGES_MAX:]}
@@ -167,7 +167,7 @@ class TopicScreen(_Live):
         return self.query_one("#messages", DataTable)
 
 
-def _message_cells(record: Shown) -> list[Text]:
+def _message_cells(record: ShownRecord) -> list[Text]:
     when = (time_text(record.timestamp_ms) or "")[11:-1]
     return [
         Text(str(record.partition), justify="right"),
@@ -218,7 +218,7 @@ class GroupScreen(_Live):
                 self.tell(lambda facts=facts, places=places: self._show(facts, places))  # type: ignore[misc]
             self._ended.wait(self._interval_s)
 
-    def _show(self, facts: "GroupFacts", places: "list[Position]") -> None:
+    def _show(self, facts: "GroupDetails", places: "list[Position]") -> None:
         self.query_one(".error", Static).display = False
         lag = sum(place.lag or 0 for place in places)
         count = len(facts.members)

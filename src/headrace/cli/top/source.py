@@ -5,14 +5,14 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.cli.records.view import Shown
+from headrace.cli.records.view import ShownRecord
 from headrace.client.look import Look, look
 
 if TYPE_CHECKING:
     from headrace.cli.reaching import Reach
     from headrace.cli.records.reading import RecordReading
     from headrace.client.group_admin import Position
-    from headrace.client.groups import GroupFacts
+    from headrace.client.groups import GroupDetails
 
 MESSAGES_BEFORE = 50  # of each partition, that are shown when a topic is opened
 
@@ -20,7 +20,7 @@ MESSAGES_BEFORE = 50  # of each partition, that are shown when a topic is opened
 class Messages(Protocol):
     """A topic's records as they come, until `stop`."""
 
-    def batches(self) -> Iterator[list[Shown]]: ...
+    def batches(self) -> Iterator[list[ShownRecord]]: ...
     def stop(self) -> None: ...
 
 
@@ -28,7 +28,7 @@ class Source(Protocol):
     where: str
 
     def look(self) -> Look: ...
-    def group(self, name: str) -> "tuple[GroupFacts, list[Position]]": ...
+    def group(self, name: str) -> "tuple[GroupDetails, list[Position]]": ...
     def messages(self, topic: str) -> Messages: ...
 
 
@@ -43,7 +43,7 @@ class ClusterSource:
         with self._reach.cluster() as cluster:
             return look(cluster, time.monotonic())
 
-    def group(self, name: str) -> "tuple[GroupFacts, list[Position]]":
+    def group(self, name: str) -> "tuple[GroupDetails, list[Position]]":
         from headrace.client.group_admin import group_lag
 
         with self._reach.cluster() as cluster:
@@ -60,7 +60,7 @@ class TopicMessages:
         self._stopped = threading.Event()
         self._reading: RecordReading | None = None
 
-    def batches(self) -> Iterator[list[Shown]]:
+    def batches(self) -> Iterator[list[ShownRecord]]:
         from headrace.cli.records.reading import ReadPlan, RecordReading
         from headrace.client.group_admin import resolved
         from headrace.client.moments import Moment

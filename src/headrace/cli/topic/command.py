@@ -4,26 +4,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.lazy_group import LazyGroup, Place
+from headrace.cli.lazy_group import CommandEntry, LazyGroup
 from headrace.cli.names import complete_topic
 from headrace.cli.reaching import broker_options, setting_pairs
 from headrace.cli.tabling import ask, bytes_text, print_json, yes_option
 
 if TYPE_CHECKING:
     from headrace.cli.reaching import Reach
-    from headrace.client.cluster import Cluster
-    from headrace.client.topic_admin import Span, Summary
-    from headrace.client.topics import Setting, TopicFacts
+    from headrace.client.cluster import ClusterClient
+    from headrace.client.topic_admin import Span, TopicSummary
+    from headrace.client.topics import DescribedSetting, TopicFacts
 
 NAMES_ASKED_MAX = 5  # that a question names one by one
 COMMANDS = {
-    "list": Place("headrace.cli.topic.command:list_command", "All topics, with their records and sizes."),
-    "create": Place("headrace.cli.topic.command:create", "Make topics."),
-    "describe": Place("headrace.cli.topic.command:describe", "A topic's settings and partitions."),
-    "alter": Place("headrace.cli.topic.command:alter", "Add partitions, change settings."),
-    "delete": Place("headrace.cli.topic.command:delete", "Delete topics and all their records."),
-    "copy": Place("headrace.cli.topic.copy:copy", "Copy records to another topic or cluster."),
-    "tail": Place("headrace.cli.topic.tail:tail", "The last records, and those that come."),
+    "list": CommandEntry("headrace.cli.topic.command:list_command", "All topics, with their records and sizes."),
+    "create": CommandEntry("headrace.cli.topic.command:create", "Make topics."),
+    "describe": CommandEntry("headrace.cli.topic.command:describe", "A topic's settings and partitions."),
+    "alter": CommandEntry("headrace.cli.topic.command:alter", "Add partitions, change settings."),
+    "delete": CommandEntry("headrace.cli.topic.command:delete", "Delete topics and all their records."),
+    "copy": CommandEntry("headrace.cli.topic.copy:copy", "Copy records to another topic or cluster."),
+    "tail": CommandEntry("headrace.cli.topic.tail:tail", "The last records, and those that come."),
 }
 
 
@@ -35,7 +35,7 @@ def topic() -> None:
 @click.command("list", short_help=COMMANDS["list"].help)
 @click.argument("patterns", nargs=-1, metavar="[PATTERN]...", shell_complete=complete_topic)
 @click.option("--internal", is_flag=True, help="Also the topics that brokers keep for themselves.")
-@click.option("--names", is_flag=True, help="Only names, one a line.")
+@click.option("--names", is_flag=True, help="Only names, one per line.")
 @broker_options
 def list_command(
     patterns: tuple[str, ...],
@@ -68,7 +68,7 @@ def list_command(
         _print_summaries(found)
 
 
-def _print_summaries(found: "list[Summary]") -> None:
+def _print_summaries(found: "list[TopicSummary]") -> None:
     from headrace.cli.columns import show
 
     if not found:
@@ -86,7 +86,7 @@ def _print_summaries(found: "list[Summary]") -> None:
     show(header, rows, right=[False, True, True, True, True])
 
 
-def _state(summary: "Summary") -> str:
+def _state(summary: "TopicSummary") -> str:
     if summary.offline:
         return f"{summary.offline} without a leader"
     return f"{summary.under_replicated} under-replicated" if summary.under_replicated else "ok"
@@ -97,7 +97,7 @@ def _state(summary: "Summary") -> str:
 @click.option("--partitions", "-p", type=click.IntRange(1), metavar="N", help="[default: the broker's num.partitions]")
 @click.option("--replicas", "-r", type=click.IntRange(1, 32767), metavar="N", help="[default: the broker's]")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="A setting, such as retention.ms=3600000.")
-@click.option("--if-not-exists", is_flag=True, help="Leave alone what there is already.")
+@click.option("--if-not-exists", is_flag=True, help="No error if the topic exists; it stays as it is.")
 @broker_options
 def create(
     names: tuple[str, ...],
@@ -117,8 +117,9 @@ def create(
     """
     with reach.cluster() as cluster:
         from headrace.client.errors import KafkaError
-        from headrace.client.topic_admin import TOPIC_EXISTS, create_topic
+        from headrace.client.topic_admin import create_topic
         from headrace.core.errors import OperatorError
+        from headrace.protocol.error_codes import TOPIC_ALREADY_EXISTS
 
         given = setting_pairs(settings)
         made = []
@@ -127,7 +128,7 @@ def create(
                 create_topic(cluster, name, partitions=partitions, replicas=replicas, settings=given)
                 made.append(name)
             except KafkaError as error:
-                if error.code != TOPIC_EXISTS:
+                if error.code != TOPIC_ALREADY_EXISTS:
                     raise OperatorError(f"topic {name}: {str(error).rstrip('.')}") from error
                 if not if_not_exists:
                     raise OperatorError(
@@ -171,14 +172,14 @@ def describe(
             _print_description(content)
 
 
-def _description(cluster: "Cluster", topic: "TopicFacts", all_settings: bool) -> dict[str, Any]:
+def _description(cluster: "ClusterClient", topic: "TopicFacts", all_settings: bool) -> dict[str, Any]:
     from headrace.client.topic_admin import TOPIC, offset_spans, partition_sizes
     from headrace.client.topics import describe_configs, kafka_uuid
 
     leader_of = {(topic.name, each.number): each.leader for each in topic.partitions if each.leader is not None}
     spans = offset_spans(cluster, leader_of)
     sizes = partition_sizes(cluster)
-    settings: list[Setting] = describe_configs(cluster, TOPIC, topic.name)
+    settings: list[DescribedSetting] = describe_configs(cluster, TOPIC, topic.name)
     partitions = []
     for each in topic.partitions:
         span: Span | None = spans.get((topic.name, each.number))
@@ -203,7 +204,7 @@ def _description(cluster: "Cluster", topic: "TopicFacts", all_settings: bool) ->
     }
 
 
-def _is_default(setting: "Setting") -> bool:
+def _is_default(setting: "DescribedSetting") -> bool:
     """Anything but the topic's own: the broker's settings are not what was asked about."""
     return setting.source != 1
 
@@ -235,9 +236,15 @@ def _print_description(content: dict[str, Any]) -> None:
 
 @click.command(short_help=COMMANDS["alter"].help)
 @click.argument("name", shell_complete=complete_topic)
-@click.option("--partitions", "-p", type=click.IntRange(1), metavar="N", help="So many in all; never fewer than now.")
+@click.option(
+    "--partitions",
+    "-p",
+    type=click.IntRange(1),
+    metavar="N",
+    help="The new number of partitions; never fewer than now.",
+)
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set a setting; may be given many times.")
-@click.option("--unset", metavar="KEY", multiple=True, help="Back to the default; may be given many times.")
+@click.option("--unset", metavar="KEY", multiple=True, help="Set back to the default; may be given many times.")
 @broker_options
 def alter(
     name: str,
@@ -281,7 +288,7 @@ def alter(
 
 @click.command(short_help=COMMANDS["delete"].help)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topic)
-@click.option("--if-exists", is_flag=True, help="What is not there need not be deleted.")
+@click.option("--if-exists", is_flag=True, help="No error if it does not exist.")
 @yes_option
 @broker_options
 def delete(

@@ -16,9 +16,9 @@ from headrace.client.moments import HELP, METAVAR
 if TYPE_CHECKING:
     from headrace.cli.produce_input import Outgoing
     from headrace.cli.reaching import Reach
-    from headrace.cli.records.view import Shown
-    from headrace.client.cluster import Cluster
-    from headrace.client.offsets import Place
+    from headrace.cli.records.view import ShownRecord
+    from headrace.client.cluster import ClusterClient
+    from headrace.client.offsets import PartitionName
 
 TOPIC_SOURCE = 1  # of a setting: the topic's own
 
@@ -27,16 +27,19 @@ TOPIC_SOURCE = 1  # of a setting: the topic's own
 @click.argument("source", shell_complete=complete_topic)
 @click.argument("target", shell_complete=complete_topic)
 @click.option(
-    "--from", "start", metavar=METAVAR, default="beginning", help=f"From where on: {HELP}.  [default: beginning]"
+    "--from", "start", metavar=METAVAR, default="beginning", help=f"Where to begin: {HELP}.  [default: beginning]"
 )
 @click.option("--limit", "-n", type=click.IntRange(1), metavar="N", help="At most N records.")
 @click.option(
     "--where", "expression", metavar="EXPR", help="Only records for which EXPR holds; see `headrace consume --help`."
 )
-@click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True, help="Follow new records until Ctrl-C.")
 @click.option("--to-bootstrap", metavar="HOST:PORT", help="Another cluster.  [default: the same]")
 @click.option(
-    "--partitions", type=click.IntRange(1), metavar="N", help="Of TARGET, if it is made.  [default: as SOURCE]"
+    "--partitions",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Partitions of TARGET, if it is created.  [default: as SOURCE]",
 )
 @broker_options
 def copy(
@@ -116,7 +119,7 @@ def copy(
         sys.exit(130)
 
 
-def outgoing(record: "Shown", *, same_partitions: bool) -> "Outgoing":
+def outgoing(record: "ShownRecord", *, same_partitions: bool) -> "Outgoing":
     from headrace.cli.produce_input import Outgoing
 
     return Outgoing(
@@ -129,7 +132,7 @@ def outgoing(record: "Shown", *, same_partitions: bool) -> "Outgoing":
     )
 
 
-def _source(cluster: "Cluster", name: str) -> "tuple[list[Place], Mapping[str, str]]":
+def _source(cluster: "ClusterClient", name: str) -> "tuple[list[PartitionName], Mapping[str, str]]":
     """The partitions, and the settings that are the topic's own."""
     from headrace.cli.names import check_topics
     from headrace.client.offsets import leaders
@@ -142,7 +145,7 @@ def _source(cluster: "Cluster", name: str) -> "tuple[list[Place], Mapping[str, s
     return sorted(leaders(cluster, [name])), own
 
 
-def _ready(cluster: "Cluster", name: str, partitions: int, settings: Mapping[str, str]) -> int:
+def _ready(cluster: "ClusterClient", name: str, partitions: int, settings: Mapping[str, str]) -> int:
     """Makes the topic if need be; how many partitions it has."""
     from headrace.client.errors import KafkaError
     from headrace.client.offsets import leaders

@@ -10,7 +10,7 @@ from headrace.cli.reaching import broker_options, in_colour
 
 if TYPE_CHECKING:
     from headrace.cli.reaching import Reach
-    from headrace.cli.records.view import Shown
+    from headrace.cli.records.view import ShownRecord
 
 COUNT_DEFAULT = 10
 
@@ -18,7 +18,7 @@ COUNT_DEFAULT = 10
 @click.command(short_help="The last records, and those that come.")
 @click.argument("name", metavar="TOPIC", shell_complete=complete_topic)
 @click.option("--count", "-n", type=click.IntRange(0), default=COUNT_DEFAULT, show_default=True, metavar="N")
-@click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True, help="Follow new records until Ctrl-C.")
 @click.option(
     "--format",
     "form",
@@ -51,7 +51,7 @@ def tail(name: str, count: int, follow: bool, form: str | None, reach: "Reach", 
         ends = resolved(cluster, places, Moment("end"))
         starts = resolved(cluster, places, Moment("last", count))
     out = sys.stdout.buffer
-    found: list[Shown] = []
+    found: list[ShownRecord] = []
     try:
         if count:
             with RecordReading(reach, ReadPlan(topics=(name,), starts=starts, ends=ends)) as reading:
@@ -69,7 +69,7 @@ def tail(name: str, count: int, follow: bool, form: str | None, reach: "Reach", 
         sys.exit(130)
 
 
-def last_of(records: "list[Shown]", count: int) -> "list[Shown]":
+def last_of(records: "list[ShownRecord]", count: int) -> "list[ShownRecord]":
     """By time; within a partition always by offset."""
     ordered = sorted(records, key=lambda record: (record.timestamp_ms or 0, record.partition, record.offset))
     kept = ordered[-count:] if count else []

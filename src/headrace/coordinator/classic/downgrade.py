@@ -2,6 +2,7 @@
 
 from headrace.coordinator.classic.group import ClassicGroup
 from headrace.coordinator.classic.members import JoinProtocol, Member, Roster
+from headrace.coordinator.classic.steps import at_once
 from headrace.coordinator.consumer.migration import CONSUMER
 from headrace.coordinator.consumer.requests import ClassicSeed, ClassicSeedMember
 from headrace.coordinator.group_records import GroupMetadata, MemberMetadata
@@ -23,7 +24,7 @@ def classic_metadata(seed: ClassicSeed, wall_ms: int) -> GroupMetadata:
                 assignment=each.assignment,
             )
         )
-    protocol = roster.chosen_protocol()
+    protocol = at_once(roster.chosen_protocol())
     return GroupMetadata(
         protocol_type=CONSUMER,
         generation=seed.generation,

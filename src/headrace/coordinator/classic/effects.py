@@ -56,6 +56,7 @@ class Store:
     then: Stored | None = None
     answers: tuple[Answer, ...] = ()
     before: tuple[Pair, ...] = ()  # what else is to be written with it, in front of it
+    encoded_members: list[bytes] | None = None  # those of the metadata, where that was done in steps
 
 
 Effect = Answer | Store

@@ -9,6 +9,7 @@ from typing import Final
 
 from headrace.coordinator.classic.effects import Body
 from headrace.coordinator.classic.members import JoinProtocol, Member, Roster
+from headrace.coordinator.classic.steps import MEMBERS_PER_STEP, Steps, at_once
 from headrace.coordinator.classic.subscriptions import topics_of
 from headrace.coordinator.deadlines import Now
 from headrace.coordinator.group_records import GroupMetadata, MemberMetadata
@@ -45,6 +46,8 @@ class GroupFacts:
         self.protocol_name: str | None = None
         self.subscribed_topics: frozenset[str] | None = None  # None: not known
         self.roster = Roster()
+        self.under_way: Steps[None] | None = None  # an event that takes several turns
+        self.is_busy = False  # it does, or some wait in line behind it
 
     @property
     def is_empty(self) -> bool:
@@ -114,7 +117,7 @@ class GroupFacts:
     def delete_fault(self) -> int:
         if self.state is State.DEAD:
             return GROUP_ID_NOT_FOUND
-        return NONE if self.is_empty else NON_EMPTY_GROUP
+        return NONE if self.is_empty and not self.is_busy else NON_EMPTY_GROUP
 
     def delete_offsets_fault(self) -> int:
         """Of consumers it is known which topics they use; of others it is not, and nothing of theirs may go."""
@@ -125,30 +128,37 @@ class GroupFacts:
     def subscribes_to(self, topic: str) -> bool:
         return self.is_of_consumers if self.subscribed_topics is None else topic in self.subscribed_topics
 
-    def topics_subscribed(self) -> frozenset[str] | None:
-        """As the members say under the chosen protocol."""
+    def topics_subscribed(self, protocol_name: str | None) -> Steps[frozenset[str] | None]:
+        """As the members say under this protocol."""
         if not self.is_of_consumers:
             return None
-        if not self.roster.members:
-            return frozenset()
-        try:
-            said = {each.metadata(self.protocol_name) for each in self.roster}  # most members say the same
-            return frozenset(topic for metadata in said for topic in topics_of(metadata))
-        except ValueError:
-            return None
+        said: set[bytes] = set()  # most members say the same
+        topics: set[str] = set()
+        for at, each in enumerate(self.roster, 1):
+            metadata = each.metadata(protocol_name)
+            if metadata not in said:
+                said.add(metadata)
+                try:
+                    topics.update(topics_of(metadata))
+                except ValueError:
+                    return None
+            if at % MEMBERS_PER_STEP == 0:
+                yield
+        return frozenset(topics)
 
-    def joined(self, member: Member, *, with_members: bool) -> Body:
-        """The answer to a join: the leader, if it is to share out, hears who is there."""
-        members = []
-        if with_members and self.roster.leader == member.member_id:
-            members = [
-                {
-                    "member_id": each.member_id,
-                    "group_instance_id": each.instance_id,
-                    "metadata": each.metadata(self.protocol_name),
-                }
-                for each in self.roster
-            ]
+    def members_told(self) -> Steps[list[Body]]:
+        """Who is there, for the leader to share out."""
+        members: list[Body] = []
+        for at, each in enumerate(self.roster, 1):
+            metadata = each.metadata(self.protocol_name)
+            told = {"member_id": each.member_id, "group_instance_id": each.instance_id, "metadata": metadata}
+            members.append(told)
+            if at % MEMBERS_PER_STEP == 0:
+                yield
+        return members
+
+    def joined(self, member: Member, members: list[Body]) -> Body:
+        """The answer to a join; the members for the leader, if it is to share out."""
         return {
             "error_code": NONE,
             "generation_id": self.generation,
@@ -184,26 +194,30 @@ class GroupFacts:
 
     # ── what is written down ─────────────────────────────────────────────────────────────────────────────────────
 
-    def written(self, assignment: Mapping[str, bytes]) -> GroupMetadata:
+    def written(self, assignment: Mapping[str, bytes] | None) -> Steps[GroupMetadata]:
+        """With this assignment, or (None) with the one that they have."""
+        members: list[MemberMetadata] = []
+        for at, each in enumerate(self.roster, 1):
+            member = MemberMetadata(
+                member_id=each.member_id,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                rebalance_timeout_ms=each.rebalance_timeout_ms,
+                session_timeout_ms=each.session_timeout_ms,
+                subscription=each.metadata(self.protocol_name),
+                assignment=each.assignment if assignment is None else assignment.get(each.member_id, b""),
+                group_instance_id=each.instance_id,
+            )
+            members.append(member)
+            if at % MEMBERS_PER_STEP == 0:
+                yield
         return GroupMetadata(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
             protocol=self.protocol_name,
             leader=self.roster.leader,
             current_state_timestamp_ms=self.state_since_ms,
-            members=tuple(
-                MemberMetadata(
-                    member_id=each.member_id,
-                    client_id=each.client_id,
-                    client_host=each.client_host,
-                    rebalance_timeout_ms=each.rebalance_timeout_ms,
-                    session_timeout_ms=each.session_timeout_ms,
-                    subscription=each.metadata(self.protocol_name),
-                    assignment=assignment.get(each.member_id, b""),
-                    group_instance_id=each.instance_id,
-                )
-                for each in self.roster
-            ),
+            members=tuple(members),
         )
 
     def restore(self, metadata: GroupMetadata) -> None:
@@ -233,4 +247,4 @@ class GroupFacts:
                 )
             )
         self.roster.assignment_bytes = sum(len(each.assignment) for each in metadata.members)
-        self.subscribed_topics = self.topics_subscribed()
+        self.subscribed_topics = at_once(self.topics_subscribed(self.protocol_name))

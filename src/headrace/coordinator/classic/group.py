@@ -17,6 +17,7 @@ from headrace.coordinator.classic.effects import (
 from headrace.coordinator.classic.facts import State
 from headrace.coordinator.classic.members import JoinRequest, Member, Ticket, protocol_bytes
 from headrace.coordinator.classic.state import SESSION, SYNC_DUE, GroupState
+from headrace.coordinator.classic.steps import MEMBERS_PER_STEP, Steps
 from headrace.coordinator.deadlines import Now
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
@@ -40,7 +41,9 @@ class ClassicGroup(GroupState):
     # ── requests ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def join(self, request: JoinRequest, ticket: Ticket, now: Now) -> list[Effect]:
-        self._now = now
+        return self._happens(self._join(request, ticket), now)
+
+    def _join(self, request: JoinRequest, ticket: Ticket) -> Steps[None]:
         is_unknown = not request.member_id
         echoed = request.member_id
         if self.state is State.DEAD:
@@ -48,25 +51,24 @@ class ClassicGroup(GroupState):
         elif not self._has_room_for(request.member_id):
             self._forget(request.member_id, GROUP_MAX_SIZE_REACHED)
             self._answer(ticket, join_refused(GROUP_MAX_SIZE_REACHED))
-            self._complete_join_if_all_have()
+            yield from self._complete_join_if_all_have()
         elif (code := self._size_fault(request)) != NONE:
             self._answer(ticket, join_refused(code, echoed))
         elif not self._speaks(request):
             self._answer(ticket, join_refused(INCONSISTENT_GROUP_PROTOCOL, echoed))
         elif is_unknown and request.instance_id is not None:
-            self._join_static(request, request.instance_id, ticket)
+            yield from self._join_static(request, request.instance_id, ticket)
         elif is_unknown and request.must_know_member_id:
             member_id = request.new_member_id()
             self.roster.add_pending(member_id)
             self._expect_heartbeat(member_id, request.session_timeout_ms)
             self._answer(ticket, join_refused(MEMBER_ID_REQUIRED, member_id))
         elif is_unknown:
-            self._add(request, request.new_member_id(), ticket)
+            yield from self._add(request, request.new_member_id(), ticket)
         elif request.member_id in self.roster.pending and request.instance_id is None:
-            self._add(request, request.member_id, ticket)
+            yield from self._add(request, request.member_id, ticket)
         else:
-            self._join_again(request, ticket)
-        return self._take_effects()
+            yield from self._join_again(request, ticket)
 
     def sync(
         self,
@@ -79,33 +81,52 @@ class ClassicGroup(GroupState):
         ticket: Ticket,
         now: Now,
     ) -> list[Effect]:
-        self._now = now
+        asked = (member_id, generation, instance_id, protocol_type, protocol_name)
+        return self._happens(self._sync(*asked, assignment, ticket), now)
+
+    def _sync(
+        self,
+        member_id: str,
+        generation: int,
+        instance_id: str | None,
+        protocol_type: str | None,
+        protocol_name: str | None,
+        assignment: Mapping[str, bytes],
+        ticket: Ticket,
+    ) -> Steps[None]:
         code = self.sync_fault(member_id, generation, instance_id, protocol_type, protocol_name)
         if code != NONE:
             self._answer(ticket, sync_refused(code))
-            return self._take_effects()
+            return
         member = self.roster[member_id]
         self._sync_missing.discard(member_id)
         if not self._sync_missing:
             self.deadlines.cancel(SYNC_DUE)
         if self.state is State.STABLE:
             self._answer(ticket, synced(self.protocol_type, self.protocol_name, member.assignment))
-            return self._take_effects()
+            return
         before, member.sync_ticket = member.sync_ticket, ticket
         self._answer(before, sync_refused(REBALANCE_IN_PROGRESS))
         if member_id == self.roster.leader and self._storing != self.generation:
-            given = {each.member_id: assignment.get(each.member_id, b"") for each in self.roster}
-            if not self._may_assign(given):
-                member.sync_ticket = None
-                self._answer(ticket, sync_refused(MESSAGE_TOO_LARGE))
-                return self._take_effects()
-            self._storing = self.generation
-            self._effects.append(Store(self.written(given), AssignmentStored(self.generation, given)))
-        return self._take_effects()
+            yield from self._share_out(member, assignment)
 
-    def _may_assign(self, given: Mapping[str, bytes]) -> bool:
+    def _share_out(self, leader: Member, assignment: Mapping[str, bytes]) -> Steps[None]:
+        given: dict[str, bytes] = {}
+        byte_count = 0
+        for at, each in enumerate(self.roster, 1):
+            part = given[each.member_id] = assignment.get(each.member_id, b"")
+            byte_count += len(part)
+            if at % MEMBERS_PER_STEP == 0:
+                yield
+        if not self._may_assign(byte_count):
+            self._answer_sync(leader, sync_refused(MESSAGE_TOO_LARGE))
+            return
+        self._storing = self.generation
+        yield from self._store(given, AssignmentStored(self.generation, given))
+
+    def _may_assign(self, byte_count: int) -> bool:
         try:
-            self._budget.admit(self.group_id, 0, sum(map(len, given.values())), self._now.ms)
+            self._budget.admit(self.group_id, 0, byte_count, self._now.ms)
         except PeerError:
             return False
         return True
@@ -119,10 +140,12 @@ class ClassicGroup(GroupState):
         return REBALANCE_IN_PROGRESS if self.state is State.PREPARING else NONE
 
     def leave(self, leaving: list[tuple[str, str | None]], ticket: Ticket, now: Now) -> list[Effect]:
-        self._now = now
+        return self._happens(self._leave_all(leaving, ticket), now)
+
+    def _leave_all(self, leaving: list[tuple[str, str | None]], ticket: Ticket) -> Steps[None]:
         if self.state is State.DEAD:
             self._answer(ticket, {"error_code": COORDINATOR_NOT_AVAILABLE, "members": []})
-            return self._take_effects()
+            return
         results = [
             {
                 "member_id": member_id,
@@ -131,15 +154,22 @@ class ClassicGroup(GroupState):
             }
             for member_id, instance_id in leaving
         ]
-        if any(result["error_code"] == NONE for result in results):
-            self._rebalance_or_complete_join()
         body = {"error_code": NONE, "members": results}
-        store = next((effect for effect in self._effects if isinstance(effect, Store)), None)
-        if store is None:
-            self._answer(ticket, body)
+        is_told = bool(self.roster.members) or all(result["error_code"] != NONE for result in results)
+        if is_told:
+            self._answer(ticket, body)  # nothing is written now
+            if self._line:
+                yield  # the next one in line may be about as many
+        effects_before = len(self._effects)
+        if any(result["error_code"] == NONE for result in results):
+            yield from self._rebalance_or_complete_join()
+        if is_told:
+            return
+        stores = [effect for effect in self._effects[effects_before:] if isinstance(effect, Store)]
+        if stores:
+            stores[0].answers += (Answer(ticket, body),)
         else:
-            store.answers += (Answer(ticket, body),)
-        return self._take_effects()
+            self._answer(ticket, body)
 
     def touch(self, member_id: str, now: Now) -> None:
         """A commit of offsets is as good as a heartbeat."""
@@ -149,12 +179,11 @@ class ClassicGroup(GroupState):
 
     def stored(self, what: Stored | None, code: int, now: Now) -> list[Effect]:
         """What a `Store` asked for is safe, or (code) could not be written."""
-        self._now = now
         if isinstance(what, AssignmentStored):
-            self._assignment_stored(what, code)
-        elif isinstance(what, ReplacementStored):
-            self._replacement_stored(what, code)
-        return self._take_effects()
+            return self._happens(self._assignment_stored(what, code), now)
+        if isinstance(what, ReplacementStored):
+            return self._happens(self._replacement_stored(what, code), now)
+        return []
 
     # ── joining ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -190,7 +219,7 @@ class ClassicGroup(GroupState):
             name for name, _ in request.protocols
         )
 
-    def _add(self, request: JoinRequest, member_id: str, ticket: Ticket) -> None:
+    def _add(self, request: JoinRequest, member_id: str, ticket: Ticket) -> Steps[None]:
         if self.state is State.PREPARING and self._previous_state is State.EMPTY:
             self._newcomer = True
         if not self.roster.members:
@@ -209,9 +238,9 @@ class ClassicGroup(GroupState):
             )
         )
         self._expect_heartbeat(member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
-        self._rebalance_or_complete_join()
+        yield from self._rebalance_or_complete_join()
 
-    def _join_again(self, request: JoinRequest, ticket: Ticket) -> None:
+    def _join_again(self, request: JoinRequest, ticket: Ticket) -> Steps[None]:
         code = self.identity_fault(request.member_id, request.instance_id)
         if code != NONE:
             self._answer(ticket, join_refused(code, request.member_id))
@@ -220,11 +249,17 @@ class ClassicGroup(GroupState):
         is_same = member.protocols == request.protocols
         is_leader = self.roster.leader == member.member_id
         # A leader that joins a stable group wants a rebalance: what it shares out has changed, not what it says.
-        if is_same and (self.state is State.COMPLETING or (self.state is State.STABLE and not is_leader)):
-            self._answer(ticket, self.joined(member, with_members=self.state is State.COMPLETING))
-            return
-        self._update(member, request, ticket)
-        self._rebalance_or_complete_join()
+        if is_same and is_leader and self.state is State.COMPLETING:
+            self._answer(
+                self.roster.wait_for_join(member, ticket), join_refused(REBALANCE_IN_PROGRESS, member.member_id)
+            )
+            members = yield from self.members_told()
+            self._answer(self.roster.take_join(member), self.joined(member, members))
+        elif is_same and not is_leader and self.state in (State.COMPLETING, State.STABLE):
+            self._answer(ticket, self.joined(member, []))
+        else:
+            self._update(member, request, ticket)
+            yield from self._rebalance_or_complete_join()
 
     def _update(self, member: Member, request: JoinRequest, ticket: Ticket) -> None:
         self.roster.change_protocols(member, request.protocols)
@@ -232,11 +267,11 @@ class ClassicGroup(GroupState):
         member.session_timeout_ms = request.session_timeout_ms
         self._answer(self.roster.wait_for_join(member, ticket), join_refused(REBALANCE_IN_PROGRESS, member.member_id))
 
-    def _join_static(self, request: JoinRequest, instance_id: str, ticket: Ticket) -> None:
+    def _join_static(self, request: JoinRequest, instance_id: str, ticket: Ticket) -> Steps[None]:
         old_id = self.roster.id_of_instance(instance_id)
         new_id = request.new_member_id()
         if old_id is None:
-            self._add(request, new_id, ticket)
+            yield from self._add(request, new_id, ticket)
             return
         member = self.roster[old_id]
         before = ReplacementStored(
@@ -252,13 +287,12 @@ class ClassicGroup(GroupState):
         )
         self._replace(member, new_id)
         self._update(member, request, ticket)
-        if self.state is State.STABLE and self.roster.chosen_protocol() == self.protocol_name:
-            assignment = {each.member_id: each.assignment for each in self.roster}
-            self._effects.append(Store(self.written(assignment), before))
+        if self.state is State.STABLE and (yield from self.roster.chosen_protocol()) == self.protocol_name:
+            yield from self._store(None, before)
         elif self.state is State.COMPLETING:  # the leader may be sharing out to the former self at this moment
-            self._prepare_rebalance()
+            yield from self._prepare_rebalance()
         else:
-            self._rebalance_or_complete_join()
+            yield from self._rebalance_or_complete_join()
 
     def _replace(self, member: Member, new_id: str) -> None:
         old_id = member.member_id
@@ -272,14 +306,14 @@ class ClassicGroup(GroupState):
             self._sync_missing.add(new_id)
         self._expect_heartbeat(new_id, member.session_timeout_ms)
 
-    def _replacement_stored(self, what: ReplacementStored, code: int) -> None:
+    def _replacement_stored(self, what: ReplacementStored, code: int) -> Steps[None]:
         member = self.roster.get(what.new_id)
         if member is not what.member or self.state is not State.STABLE or self.generation != what.generation:
             return  # it has been replaced again, or a rebalance has begun, which answers its join
         if code == NONE:
-            is_leader = self.roster.leader == what.new_id
-            skips = what.may_skip_assignment and is_leader
-            body = dict(self.joined(member, with_members=skips))
+            skips = what.may_skip_assignment and self.roster.leader == what.new_id
+            members = (yield from self.members_told()) if skips else []
+            body = dict(self.joined(member, members))
             # An older leader is not told that it leads: it would share out, though nobody waits for that.
             body |= {"skip_assignment": skips} if what.may_skip_assignment else {"leader": what.old_leader or ""}
             self._answer(self.roster.take_join(member), body)

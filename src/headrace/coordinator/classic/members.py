@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from headrace.coordinator.classic.steps import MEMBERS_PER_STEP, Steps
 from headrace.core.errors import InvariantError
 
 Ticket = Callable[[Mapping[str, object]], None]
@@ -128,9 +129,14 @@ class Roster:
     def all_joined(self) -> bool:
         return self.joins_waiting == len(self.members) and not self.pending
 
-    @property
-    def rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+    def rebalance_timeout_ms(self) -> Steps[int]:
+        """The largest of theirs."""
+        longest_ms = 0
+        for at, member in enumerate(self.members.values(), 1):
+            longest_ms = max(longest_ms, member.rebalance_timeout_ms)
+            if at % MEMBERS_PER_STEP == 0:
+                yield
+        return longest_ms
 
     def add_pending(self, member_id: str) -> None:
         self.pending.add(member_id)
@@ -211,10 +217,11 @@ class Roster:
     def speak_any(self, names: Iterable[str]) -> bool:
         return any(self._speakers[name] == len(self.members) for name in names)
 
-    def chosen_protocol(self) -> str:
+    def chosen_protocol(self) -> Steps[str]:
         """Each member votes for the first of its own that all can speak; most votes win, the first named in a tie."""
-        votes = Counter(
-            next(name for name, _ in member.protocols if self._speakers[name] == len(self.members))
-            for member in self.members.values()
-        )
+        votes: Counter[str] = Counter()
+        for at, member in enumerate(self.members.values(), 1):
+            votes[next(name for name, _ in member.protocols if self._speakers[name] == len(self.members))] += 1
+            if at % MEMBERS_PER_STEP == 0:
+                yield
         return votes.most_common(1)[0][0]

@@ -1,4 +1,4 @@
-"""The consumer groups of a broker: the thin loop around `state`. It shares the journal, the clock and the
+"""The consumer groups of a shard: the thin loop around `state`. It shares the journal, the clock and the
 group ids with the classic groups (group_table); an id belongs to one kind at a time, and may go from one to the other.
 
 `answer` is called exactly once, at once or later, with a body in kio's field names.
@@ -27,10 +27,11 @@ from headrace.coordinator.consumer.view import described, listed, undescribed
 from headrace.coordinator.consumer.writing import DecisionQueue
 from headrace.coordinator.deadlines import Alarm
 from headrace.coordinator.group_records import encode_group_metadata
-from headrace.coordinator.group_table import GroupTable
+from headrace.coordinator.group_table import LOADING_WAIT_MS, GroupTable
 from headrace.coordinator.journal import Pair
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
+    COORDINATOR_LOAD_IN_PROGRESS,
     GROUP_ID_NOT_FOUND,
     INVALID_GROUP_ID,
     NON_EMPTY_GROUP,
@@ -70,11 +71,14 @@ class ConsumerGroups:
             group = self.groups[record.group_id] = self._new(record.group_id)
         group.table.apply(change, replaying=True)
 
-    def loaded(self) -> None:
-        now = self._table.now()
-        for group in self.groups.values():
-            group.loaded(now)
-            self._watch(group)
+    def loaded(self, group: ConsumerGroup) -> None:
+        """One after the other, when all has been replayed."""
+        group.loaded(self._table.now())
+        self._watch(group)
+
+    def abandon(self, group: ConsumerGroup) -> None:
+        """The shard is given up, and the group with it. Who waits for a decision waits for the journal, which tells."""
+        self._forget(group)
 
     # ── the consumer group protocol ──────────────────────────────────────────────────────────────────────────────
 
@@ -95,6 +99,8 @@ class ConsumerGroups:
         """The id is new, or belongs to a classic group: which gives way, with its members if it has any."""
         table, group_id = self._table, beat.group_id
         group, classic = self._new(group_id), table.classic.get(group_id)
+        if classic is not None and classic.is_busy:
+            raise PeerError(COORDINATOR_LOAD_IN_PROGRESS, f"Group {group_id} is in the middle of a rebalance.")
         if classic is not None and not classic.is_empty:
             check_upgrade(group_id, classic.protocol_type, len(classic.roster), table.settings)
             members = [seed_of(member) for member in classic.roster]
@@ -113,8 +119,7 @@ class ConsumerGroups:
             if code != NONE:
                 self._forget(group)
                 if classic is not None:
-                    table.classic.setdefault(group_id, classic)
-                    table.watch(classic, table.now())
+                    table.put_back(classic)
             elif classic is not None:
                 table.perform(classic, classic.die(REBALANCE_IN_PROGRESS, table.now()))
             answer(decision.answer if code == NONE else refused_heartbeat(code))
@@ -218,7 +223,7 @@ class ConsumerGroups:
             if code == NONE:
                 self._forget(group)
             else:
-                self.groups.setdefault(group.group_id, group)
+                self._put_back(group)
             done(code)
 
         self._write(group, group.decided({}), told, records)
@@ -245,7 +250,7 @@ class ConsumerGroups:
         queue = self._queues.get(group)
         if queue is None:
             queue = self._queues[group] = DecisionQueue(group)
-        queue.add(decision, records, told, lambda pairs, done: self._table.append(group_id, pairs, done))
+        queue.add(decision, records, told, self._table.append)
         self._watch(group)
 
     def _become_classic(
@@ -270,7 +275,7 @@ class ConsumerGroups:
             else:
                 table.forget_classic(classic)
                 table.perform(classic, classic.die(code, table.now()))
-                self.groups.setdefault(group_id, group)
+                self._put_back(group)
                 group.loaded(table.now())
                 self._watch(group)
             told(code)
@@ -279,7 +284,7 @@ class ConsumerGroups:
 
     def _watch(self, group: ConsumerGroup) -> None:
         group_id = group.group_id
-        if self.groups.get(group_id) is not group:
+        if self.groups.get(group_id) is not group or self._table.is_closed:
             return
         alarm = self._alarms.get(group_id)
         if alarm is None:
@@ -292,13 +297,22 @@ class ConsumerGroups:
 
     def _wake(self, group_id: str) -> None:
         group = self.groups.get(group_id)
-        if group is None:
+        if group is None or self._table.is_closed:
             self._alarms.pop(group_id, None)
+            return
+        if not self._table.is_active:
+            now_ms = self._table.now().ms
+            self._alarms[group_id].set(now_ms + LOADING_WAIT_MS, now_ms)
             return
         decision = group.expire(self._table.now())
         if decision is not None:
             self._decided(group, decision, lambda _: None, lambda _: {})
         self._watch(group)
+
+    def _put_back(self, group: ConsumerGroup) -> None:
+        """What was to take its place could not be written. A shard that is given up has no place any more."""
+        if not self._table.is_closed:
+            self.groups.setdefault(group.group_id, group)
 
     def _new(self, group_id: str) -> ConsumerGroup:
         return ConsumerGroup(group_id, self._table.settings, self._table.topics, self._table.budget)

@@ -17,8 +17,8 @@ Unlike the classic group, nobody waits for anybody. Three epochs tell how far th
 
 A member joins with epoch 0 and leaves with -1. A static one (`group.instance.id`) may leave with -2: its place and its
 partitions are kept until its session ends, for the next member that joins with the same instance id. A member whose
-epoch is ahead of what is known here, or behind (save that the answer with the new epoch may have been lost) is fenced,
-and starts again without partitions.
+epoch is ahead of what is known here, or behind (unless only the answer with the new epoch may be lost) is fenced, and
+starts again without partitions.
 
 Members of the classic protocol may live in the group too: `classic_members`. When the last other member has gone,
 the group becomes a classic one: `migration`.

@@ -3,12 +3,13 @@
 A group that rebalances is left alone, and so is one with members of which it is not known what they read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from headrace.coordinator.classic.facts import State
 from headrace.coordinator.classic.group import ClassicGroup
 from headrace.coordinator.consumer.groups import ConsumerGroups
+from headrace.coordinator.deadlines import CallLater
 from headrace.coordinator.group_admin import GroupAdmin
 from headrace.coordinator.group_table import GroupTable
 from headrace.protocol.error_codes import NONE
@@ -17,33 +18,21 @@ GROUPS_PER_TURN: Final = 64
 
 
 class OffsetExpiry:
+    """Of one shard."""
+
     def __init__(self, table: GroupTable, consumers: ConsumerGroups, admin: GroupAdmin) -> None:
         self._table = table
         self._consumers = consumers
         self._admin = admin
 
-    def sweep_again_and_again(self) -> None:
-        def sweep() -> None:
-            try:
-                self.sweep()
-            finally:
-                self.sweep_again_and_again()
-
-        self._table.call_later(self._table.settings.offsets_retention_check_interval_ms / 1000, sweep)
-
-    def sweep(self) -> None:
-        """Some groups in each turn, since there may be a great many."""
-        self._sweep_some([*self._table.classic, *self._consumers.groups], 0)
-
-    def _sweep_some(self, group_ids: Sequence[str], first: int) -> None:
-        for group_id in group_ids[first : first + GROUPS_PER_TURN]:
-            classic, consumer = self._table.classic.get(group_id), self._consumers.get(group_id)
-            if classic is not None:
-                self._sweep_classic(classic)
-            elif consumer is not None:
-                self._sweep_group(group_id, None, consumer.table.topics().__contains__)
-        if first + GROUPS_PER_TURN < len(group_ids):
-            self._table.call_later(0, lambda: self._sweep_some(group_ids, first + GROUPS_PER_TURN))
+    def sweep(self, group_id: str) -> None:
+        classic, consumer = self._table.classic.get(group_id), self._consumers.get(group_id)
+        if self._table.is_closed:
+            return
+        if classic is not None:
+            self._sweep_classic(classic)
+        elif consumer is not None:
+            self._sweep_group(group_id, None, consumer.table.topics().__contains__)
 
     def _sweep_classic(self, group: ClassicGroup) -> None:
         if group.state is State.EMPTY or (group.state is State.STABLE and group.subscribed_topics is not None):
@@ -68,7 +57,7 @@ class OffsetExpiry:
                 self._delete_if_unused(group_id)
 
         if expired:
-            table.append(group_id, table.offsets.delete_records(group_id, expired), written)
+            table.append(table.offsets.delete_records(group_id, expired), written)
         else:
             self._delete_if_unused(group_id)
 
@@ -84,3 +73,33 @@ class OffsetExpiry:
             consumer is not None and not consumer.table.members
         ):
             self._admin.delete_one(group_id, lambda _: None)
+
+
+class Sweeps:
+    """Over the groups of all shards, again and again; some in each turn, since there may be a great many."""
+
+    def __init__(
+        self,
+        call_later: CallLater,
+        interval_ms: int,
+        due: Callable[[], Iterable[tuple[OffsetExpiry, str]]],
+    ) -> None:
+        """`due`: every group there is, with the one who knows when it expires."""
+        self._call_later = call_later
+        self._interval_ms = interval_ms
+        self._due = due
+
+    def begin(self) -> None:
+        self._call_later(self._interval_ms / 1000, self._sweep)
+
+    def _sweep(self) -> None:
+        try:
+            self._sweep_some(list(self._due()), 0)
+        finally:
+            self.begin()
+
+    def _sweep_some(self, due: Sequence[tuple[OffsetExpiry, str]], first: int) -> None:
+        for expiry, group_id in due[first : first + GROUPS_PER_TURN]:
+            expiry.sweep(group_id)
+        if first + GROUPS_PER_TURN < len(due):
+            self._call_later(0, lambda: self._sweep_some(due, first + GROUPS_PER_TURN))

@@ -1,4 +1,4 @@
-"""Offsets and the groups that they belong to: who may commit them, look at them and delete them."""
+"""The offsets of a shard and the groups that they belong to: who may commit them, look at them and delete them."""
 
 from collections.abc import Generator, Iterable, Sequence
 from typing import Final
@@ -9,7 +9,8 @@ from headrace.coordinator.consumer.groups import ConsumerGroups
 from headrace.coordinator.consumer.state import ConsumerGroup
 from headrace.coordinator.group_table import GroupTable
 from headrace.coordinator.offsets.requests import AnswerCodes, OffsetRequests, refused_delete, refused_fetch
-from headrace.coordinator.offsets.store import Entry, TopicPartition
+from headrace.coordinator.offsets.store import Entry
+from headrace.coordinator.topic_view import TopicPartition
 from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, ILLEGAL_GENERATION, NONE
 
 NOT_FOUND_SINCE: Final = 9  # of OffsetCommit: before, a group that is not there has an illegal generation

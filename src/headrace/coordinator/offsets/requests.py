@@ -8,10 +8,10 @@ what was committed. Topics have names here; ids are the handlers' business.
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from headrace.coordinator.journal import Journal, Pair
 from headrace.coordinator.journal_errors import response_code
-from headrace.coordinator.offsets.store import Entry, OffsetStore, TopicPartition
-from headrace.coordinator.placing import partition_for
+from headrace.coordinator.offsets.store import Entry, OffsetStore
+from headrace.coordinator.shard_journal import ShardJournal
+from headrace.coordinator.topic_view import TopicPartition
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
     GROUP_SUBSCRIBED_TO_TOPIC,
@@ -65,7 +65,7 @@ class _Commit:
 
 
 class OffsetRequests:
-    def __init__(self, journal: Journal, store: OffsetStore, metadata_length_max: int) -> None:
+    def __init__(self, journal: ShardJournal, store: OffsetStore, metadata_length_max: int) -> None:
         self._journal = journal
         self._store = store
         self._metadata_length_max = metadata_length_max  # offset.metadata.max.bytes
@@ -102,7 +102,8 @@ class OffsetRequests:
             return
         self._store.writing(group_id, fitting)
         producer_id = None if producer is None else producer[0]
-        self._append(group_id, records, _Commit(self._store, group_id, fitting, codes, producer_id, answer), producer)
+        commit = _Commit(self._store, group_id, fitting, codes, producer_id, answer)
+        self._journal.append(records, commit, producer=producer)
 
     def fetch(
         self, group_id: str, wanted: Iterable[tuple[str, Sequence[int]]] | None, *, require_stable: bool
@@ -146,19 +147,9 @@ class OffsetRequests:
             answer({"error_code": NONE, **by_topic(codes)})
 
         if records:
-            self._append(group_id, records, done, None)
+            self._journal.append(records, done)
         else:
             answer({"error_code": NONE, **by_topic(codes)})
-
-    def _append(
-        self,
-        group_id: str,
-        records: list[Pair],
-        done: Callable[[Exception | None], None],
-        producer: tuple[int, int] | None,
-    ) -> None:
-        partition = partition_for(group_id, self._journal.partition_count)
-        self._journal.append(partition, records, done, producer=producer)
 
     def _fits(self, metadata: str) -> bool:
         """Kafka's limit is called bytes and counts UTF-16 units."""

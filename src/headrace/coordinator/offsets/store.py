@@ -1,4 +1,4 @@
-"""Where every group is in every partition, and what open transactions will make of it when they end.
+"""Where every group of a shard is in every partition, and what open transactions will make of it when they end.
 
 Sans-IO: it holds the offsets and says which records keep them, and changes only when it is told that they are written.
 It never reads a clock and never asks whether a member may commit: the groups do.
@@ -7,8 +7,9 @@ An offset committed inside a transaction is pending until a marker ends the tran
 record has overtaken it: what counts is the last record in the journal, not the last marker. Every `apply` and `pend`
 must therefore come in the journal's order, which is the order in which the journal reports its appends as done.
 A tombstone takes the pending offsets of its partition along. A marker ends a transaction in its own partition of
-`__consumer_offsets` only; other groups of the same producer wait for theirs. A commit on its way to the journal
-(`writing`) is not seen yet, but what it is about to replace must not expire, and what deletes a group deletes it too.
+`__consumer_offsets` only, so in one store: other groups of the same producer wait for theirs. A commit on its way to
+the journal (`writing`) is not seen yet, but what it is about to replace must not expire, and what deletes a group
+deletes it too.
 """
 
 from collections.abc import Callable, Container, Generator, Iterable
@@ -16,10 +17,10 @@ from typing import Any, Final
 
 from headrace.coordinator.group_records import CommittedOffset, OffsetCommitRecord, encode_offset_commit
 from headrace.coordinator.journal import COMMIT, JournalRecord, Pair
+from headrace.coordinator.topic_view import TopicPartition
 
-__all__ = ["CommittedOffset", "Entry", "OffsetStore", "TopicPartition"]
+__all__ = ["CommittedOffset", "Entry", "OffsetStore"]
 
-TopicPartition = tuple[str, int]
 Entry = tuple[str, int, CommittedOffset]  # topic, partition, what is committed
 NO_PRODUCER: Final = -1
 OFFSETS_PER_STEP: Final = 32
@@ -37,9 +38,7 @@ class _Pending:
 
 
 class OffsetStore:
-    def __init__(self, partition_of: Callable[[str], int]) -> None:
-        """`partition_of` tells where the journal has a group."""
-        self._partition_of = partition_of
+    def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         # By group and partition, since that is how they are asked for: each producer that has one pending.
         self._pending: dict[str, dict[TopicPartition, dict[int, _Pending]]] = {}
@@ -131,15 +130,10 @@ class OffsetStore:
             waiting[producer_id] = _Pending(committed, self._sequence)
             self._open.setdefault(producer_id, set()).add(group_id)
 
-    def end_transaction(self, producer_id: int, committed: bool, partition: int | None = None) -> None:
-        """A marker in this partition of the journal; None stands for all of them."""
-        groups = self._open.get(producer_id, set())
-        ended = [group_id for group_id in groups if partition is None or self._partition_of(group_id) == partition]
-        for group_id in ended:
-            groups.discard(group_id)
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """A marker was written to the partition of the journal that these groups are in."""
+        for group_id in self._open.pop(producer_id, ()):
             self._end_in_group(producer_id, group_id, committed)
-        if not groups:
-            self._open.pop(producer_id, None)
 
     def _end_in_group(self, producer_id: int, group_id: str, committed: bool) -> None:
         waiting = self._pending.get(group_id, {})
@@ -215,15 +209,21 @@ class OffsetStore:
         else:
             self.pend(entry.producer_id, group_id, [(topic, partition, committed)])
 
-    def drop(self, group_ids: Iterable[str]) -> None:
-        """What was replayed of them does not count: the rest of it could not be read."""
-        for group_id in group_ids:
-            self._groups.pop(group_id, None)
-            self._pending.pop(group_id, None)
-            for groups in self._open.values():
-                groups.discard(group_id)
-        self._open = {producer_id: groups for producer_id, groups in self._open.items() if groups}
+    def replay_marker(self, entry: JournalRecord) -> None:
+        self.end_transaction(entry.producer_id, entry.control_type == COMMIT)
 
-    def replay_marker(self, entry: JournalRecord, partition: int) -> None:
-        """A control record in this partition of the journal."""
-        self.end_transaction(entry.producer_id, entry.control_type == COMMIT, partition)
+    # ── giving up ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def drop_some(self, count: int) -> int:
+        """Forgets that many offsets, and tells how many it were: 0 if none is left."""
+        dropped = 0
+        tables: tuple[dict[str, dict[TopicPartition, Any]], ...] = (self._groups, self._pending)
+        for table in tables:
+            while table and dropped < count:
+                group_id, offsets = next(iter(table.items()))
+                while offsets and dropped < count:
+                    offsets.popitem()
+                    dropped += 1
+                if not offsets:
+                    del table[group_id]
+        return dropped

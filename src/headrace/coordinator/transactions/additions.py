@@ -6,23 +6,17 @@ for a moment, instead of being refused at once: the client would ask again only 
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Protocol
 
+from headrace.coordinator.deadlines import CallLater, PendingCall
+from headrace.coordinator.topic_view import TopicPartition
 from headrace.coordinator.transactions.ledger import Held, TransactionLedger
-from headrace.coordinator.transactions.transaction import TopicPartition, Write
+from headrace.coordinator.transactions.transaction import Write
 from headrace.core.clock import Clock
-from headrace.protocol.error_codes import CONCURRENT_TRANSACTIONS, INVALID_PRODUCER_ID_MAPPING
+from headrace.protocol.error_codes import CONCURRENT_TRANSACTIONS, INVALID_PRODUCER_ID_MAPPING, NOT_COORDINATOR
 
 WAIT_S = 0.1  # as long as a produce of Kafka's tries
 
 Decided = Callable[[int], None]  # with an error code
-
-
-class Timer(Protocol):
-    def cancel(self) -> None: ...
-
-
-CallLater = Callable[[float, Callable[[], None]], Timer]
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +27,7 @@ class Addition:
     partitions: Collection[TopicPartition]
     client_version: int
     decided: Decided
-    timer: Timer | None = None
+    timer: PendingCall | None = None
 
     def stop_waiting(self) -> None:
         if self.timer is not None:
@@ -41,7 +35,7 @@ class Addition:
 
 
 class Additions:
-    """Those that wait, at most one a connection."""
+    """Those of one shard that wait, at most one per connection."""
 
     def __init__(self, ledger: TransactionLedger, clock: Clock, call_later: CallLater) -> None:
         self._ledger = ledger
@@ -83,3 +77,11 @@ class Additions:
             else:  # it has expired meanwhile
                 addition.stop_waiting()
                 addition.decided(INVALID_PRODUCER_ID_MAPPING)
+
+    def close(self) -> None:
+        """Another broker has the ids now. As many wait as there are connections at most."""
+        waiting, self._waiting = self._waiting, {}
+        for additions in waiting.values():
+            for addition in additions:
+                addition.stop_waiting()
+                addition.decided(NOT_COORDINATOR)

@@ -1,28 +1,30 @@
-"""The machines of all transactional ids, and the journal that has what they decided before anybody is told of it.
+"""The transactional ids of one partition of `__transaction_state`: their machines, and the journal that has what they
+decided before anybody is told of it.
 
 A decided transaction is carried to its end, whatever fails: its markers are written, and its completion recorded,
-until both have succeeded. Nothing else may end it.
+until both have succeeded. Nothing else may end it, unless another broker takes the partition over: then it is that
+one's to carry on, and nothing more comes from here.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
+from typing import Final
 
-from headrace.coordinator.journal import Journal, JournalRecord
-from headrace.coordinator.journal_loading import replay_all
-from headrace.coordinator.placing import partition_for
+from headrace.coordinator.journal import Done, JournalRecord
+from headrace.coordinator.journal_loading import Steps
+from headrace.coordinator.shard_journal import ShardJournal
+from headrace.coordinator.transactions.markers import MarkerPort, TransactionEnd
 from headrace.coordinator.transactions.records import decode_key, decode_value, encode_key, encode_value
-from headrace.coordinator.transactions.state import TransactionMachine
-from headrace.coordinator.transactions.transaction import Mark, State, TopicPartition, Transaction, Write
+from headrace.coordinator.transactions.state import DECIDED, TransactionMachine
+from headrace.coordinator.transactions.transaction import Transaction, TransactionState, Write, WriteMarkers
 from headrace.core.clock import Clock
 from headrace.core.telemetry import event
-from headrace.protocol.error_codes import COORDINATOR_NOT_AVAILABLE, NONE
+from headrace.protocol.error_codes import COORDINATOR_NOT_AVAILABLE, NONE, NOT_COORDINATOR
 
 RETRY_S = 0.5  # after markers, or the record behind them, could not be written
+IDS_PER_STEP: Final = 256
 
-Done = Callable[[Exception | None], None]
-# producer id, its epoch, the coordinator's epoch, whether to commit, the partitions, whom to tell when all are durable
-WriteMarkers = Callable[[int, int, int, bool, list[TopicPartition], Done], None]
-Written = Callable[[int, Mark | None], None]  # an error code, and the markers that follow
+Written = Callable[[int, WriteMarkers | None], None]  # an error code, and the markers that follow
 
 logger = logging.getLogger(__name__)
 
@@ -44,39 +46,71 @@ class Held:
 class TransactionLedger:
     def __init__(
         self,
-        journal: Journal,
+        journal: ShardJournal,
+        epoch: int,
         clock: Clock,
         call_later: Callable[[float, Callable[[], None]], object],
-        write_markers: WriteMarkers,
-        coordinator_epoch: int,
+        markers: MarkerPort,
     ) -> None:
-        self._journal = journal
+        self.journal = journal
+        self.epoch = epoch
         self._clock = clock
         self._call_later = call_later
-        self._write_markers = write_markers
-        self._coordinator_epoch = coordinator_epoch
-        self._lost: frozenset[int] = frozenset()  # partitions of the journal that could not be read
+        self._markers = markers
         self._held: dict[str, Held] = {}
         self._ongoing: dict[str, Held] = {}
+        self._decided: list[Held] = []  # before the load: to be carried on when it has ended
         self.on_settled: Callable[[str], None] = lambda transactional_id: None  # nothing is pending any more
 
-    def load(self) -> None:
-        self._lost = replay_all(self._journal, self._replay)
-        if self._lost:  # what is known of such an id may be too old to act on
-            self._held = {each: held for each, held in self._held.items() if not self.is_lost(each)}
-        for held in self._held.values():
+    @property
+    def is_closed(self) -> bool:
+        """Given up: what happens to its transactions is for another broker to say."""
+        return self.journal.is_closed
+
+    # ── coming and going ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def replay(self, record: JournalRecord) -> None:
+        if record.is_control:
+            return
+        partition = self.journal.partition
+        transactional_id = decode_key(record.key)
+        if transactional_id is None:
+            event(logger, logging.WARNING, "transaction record of an unknown version", partition=partition)
+            return
+        if record.value is None:
+            self._held.pop(transactional_id, None)
+            return
+        transaction = decode_value(transactional_id, record.value)
+        if transaction is None or transaction.state in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):
+            event(logger, logging.WARNING, "transaction record of an unknown version", partition=partition)
+        else:
+            self._held[transactional_id] = Held(TransactionMachine(transaction))
+
+    def prepared(self) -> Steps:
+        for at, held in enumerate(self.all(), 1):
             self._track(held)
+            if held.machine.current.state in DECIDED:
+                self._decided.append(held)
+            if at % IDS_PER_STEP == 0:
+                yield IDS_PER_STEP
 
-    def is_lost(self, transactional_id: str) -> bool:
-        """Its partition of the journal could not be read: nothing may be decided for it."""
-        return bool(self._lost) and self.partition_of(transactional_id) in self._lost
+    def begun(self) -> Steps:
+        """What was decided before is carried on. Until an id has its turn it can only wait: it is decided."""
+        while self._decided and not self.is_closed:
+            held = self._decided.pop()
+            markers = held.machine.resume(self._clock.now_ms())
+            if markers is not None:
+                self._write_markers(held, markers)
+            yield 1
 
-    def resume(self) -> None:
-        """What was decided before a restart is carried on."""
-        for held in self.all():
-            mark = held.machine.resume(self._clock.now_ms())
-            if mark is not None:
-                self._mark(held, mark)
+    def emptied(self) -> Steps:
+        while count := self.journal.tell_some():
+            yield count
+        for each in (self._ongoing, self._held):
+            while each:
+                for _ in range(min(IDS_PER_STEP, len(each))):
+                    each.popitem()
+                yield IDS_PER_STEP
 
     # ── the machines ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -93,16 +127,9 @@ class TransactionLedger:
         """Those whose transaction is open, and may time out."""
         return tuple(self._ongoing.values())
 
-    def transactions(self) -> Iterator[Transaction]:
-        return (held.machine.current for held in self._held.values())
-
     def hold(self, machine: TransactionMachine) -> Held:
         held = self._held[machine.current.transactional_id] = Held(machine)
         return held
-
-    def partition_of(self, transactional_id: str) -> int:
-        """Asked for each record: until the journal's topic is made, its number of partitions may still change."""
-        return partition_for(transactional_id, self._journal.partition_count)
 
     def drop(self, held: Held) -> None:
         """For one that was never written down."""
@@ -113,82 +140,69 @@ class TransactionLedger:
     def persist(self, held: Held, write: Write, then: Written) -> None:
         def done(error: Exception | None) -> None:
             if error is not None:
-                event(logger, logging.WARNING, "transaction state not written", error=error)
+                if not self.is_closed:
+                    event(logger, logging.WARNING, "transaction state not written", error=error)
                 held.machine.failed()
-                then(COORDINATOR_NOT_AVAILABLE, None)
+                then(NOT_COORDINATOR if self.is_closed else COORDINATOR_NOT_AVAILABLE, None)
                 self.on_settled(held.transactional_id)
                 return
-            mark = held.machine.written(self._clock.now_ms())
+            markers = held.machine.written(self._clock.now_ms())
             self._track(held)
-            then(NONE, mark)
-            if mark is None:
+            then(NONE, markers)
+            if markers is None:
                 self.on_settled(held.transactional_id)
             else:
-                self._mark(held, mark)
+                self._write_markers(held, markers)
 
         self._append(held, write.next, done)
 
-    def bury(self, partition: int, expired: Collection[Held]) -> None:
+    def bury(self, expired: Collection[Held]) -> None:
         """Tombstones for ids that have expired, and are forgotten once those are written."""
 
         def buried(error: Exception | None) -> None:
             for held in expired:
                 if error is None:
-                    del self._held[held.transactional_id]
+                    self._held.pop(held.transactional_id, None)
                 else:
                     held.machine.failed()
                 self.on_settled(held.transactional_id)
 
-        self._journal.append(partition, [(held.key, None) for held in expired], buried)
+        self.journal.append([(held.key, None) for held in expired], buried)
 
-    def _mark(self, held: Held, mark: Mark) -> None:
-        def marked(error: Exception | None) -> None:
+    def _write_markers(self, held: Held, markers: WriteMarkers) -> None:
+        def written(error: Exception | None) -> None:
+            if self.is_closed:
+                return
             if error is None:
-                self._complete(held, mark.complete)
+                self._complete(held, markers.complete)
             else:
                 event(logger, logging.WARNING, "transaction markers not written", error=error)
-                self._call_later(RETRY_S, lambda: self._mark(held, mark))
+                self._call_later(RETRY_S, lambda: self._write_markers(held, markers))
 
-        if not mark.partitions:
-            marked(None)
+        if self.is_closed:
             return
-        epoch = self._coordinator_epoch
-        self._write_markers(mark.producer_id, mark.producer_epoch, epoch, mark.commit, list(mark.partitions), marked)
+        if not markers.partitions:
+            written(None)
+            return
+        end = TransactionEnd(markers.producer_id, markers.producer_epoch, self.epoch, markers.commit)
+        self._markers.write(end, list(markers.partitions), written)
 
     def _complete(self, held: Held, complete: Transaction) -> None:
         def done(error: Exception | None) -> None:
             if error is None:
                 held.machine.written(self._clock.now_ms())
                 self.on_settled(held.transactional_id)
-            else:
+            elif not self.is_closed:
                 event(logger, logging.WARNING, "transaction state not written", error=error)
                 self._call_later(RETRY_S, lambda: self._complete(held, complete))
 
         self._append(held, complete, done)
 
     def _append(self, held: Held, transaction: Transaction, done: Done) -> None:
-        self._journal.append(self.partition_of(held.transactional_id), ((held.key, encode_value(transaction)),), done)
-
-    # ── loading ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _replay(self, partition: int, record: JournalRecord) -> None:
-        if record.is_control:
-            return
-        transactional_id = decode_key(record.key)
-        if transactional_id is None:
-            event(logger, logging.WARNING, "transaction record of an unknown version", partition=partition)
-            return
-        if record.value is None:
-            self._held.pop(transactional_id, None)
-            return
-        transaction = decode_value(transactional_id, record.value)
-        if transaction is None or transaction.state in (State.DEAD, State.PREPARE_EPOCH_FENCE):
-            event(logger, logging.WARNING, "transaction record of an unknown version", partition=partition)
-        else:
-            self._held[transactional_id] = Held(TransactionMachine(transaction))
+        self.journal.append(((held.key, encode_value(transaction)),), done)
 
     def _track(self, held: Held) -> None:
-        if held.machine.current.state is State.ONGOING:
+        if held.machine.current.state is TransactionState.ONGOING:
             self._ongoing[held.transactional_id] = held
         else:
             self._ongoing.pop(held.transactional_id, None)

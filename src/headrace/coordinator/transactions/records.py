@@ -15,8 +15,8 @@ from headrace.coordinator.transactions.transaction import (
     NO_PRODUCER_ID,
     VERSION_0,
     Partitions,
-    State,
     Transaction,
+    TransactionState,
 )
 from headrace.protocol.wire import (
     I16,
@@ -65,7 +65,7 @@ def encode_value(transaction: Transaction, version: int = VALUE_VERSION) -> byte
             transaction.state.number,
         )
     )
-    if transaction.state is State.EMPTY:
+    if transaction.state is TransactionState.EMPTY:
         out += b"\x00" if flexible else b"\xff\xff\xff\xff"
     else:
         out += _partitions(transaction.partitions, flexible)

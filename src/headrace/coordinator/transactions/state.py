@@ -26,6 +26,7 @@ Under version 2 the epoch does: one below the current one is a retry, the curren
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from headrace.coordinator.topic_view import TopicPartition
 from headrace.coordinator.transactions.transaction import (
     CLIENT_EPOCH_MAX,
     EPOCH_MAX,
@@ -34,12 +35,11 @@ from headrace.coordinator.transactions.transaction import (
     NO_TIME,
     VERSION_0,
     VERSION_2,
-    Mark,
     Refuse,
-    State,
-    TopicPartition,
     Transaction,
+    TransactionState,
     Write,
+    WriteMarkers,
 )
 from headrace.core.errors import InvariantError
 from headrace.protocol.error_codes import (
@@ -51,20 +51,22 @@ from headrace.protocol.error_codes import (
     TRANSACTION_ABORTABLE,
 )
 
-IDLE = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})  # no transaction is open; may expire
-DECIDED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
+IDLE = frozenset(
+    {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+)  # no transaction is open; may expire
+DECIDED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
 
 # From which states each may be reached. An abort out of an idle state ends a transaction of version 2 to which
 # nothing was added: it has no markers, but it bumps the epoch.
-LEGAL_PREVIOUS: Mapping[State, frozenset[State]] = {
-    State.EMPTY: IDLE,
-    State.ONGOING: IDLE | {State.ONGOING},
-    State.PREPARE_COMMIT: frozenset({State.ONGOING}),
-    State.PREPARE_ABORT: IDLE | {State.ONGOING, State.PREPARE_EPOCH_FENCE},
-    State.COMPLETE_COMMIT: frozenset({State.PREPARE_COMMIT}),
-    State.COMPLETE_ABORT: frozenset({State.PREPARE_ABORT}),
-    State.DEAD: IDLE,
-    State.PREPARE_EPOCH_FENCE: frozenset({State.ONGOING}),
+LEGAL_PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
+    TransactionState.EMPTY: IDLE,
+    TransactionState.ONGOING: IDLE | {TransactionState.ONGOING},
+    TransactionState.PREPARE_COMMIT: frozenset({TransactionState.ONGOING}),
+    TransactionState.PREPARE_ABORT: IDLE | {TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE},
+    TransactionState.COMPLETE_COMMIT: frozenset({TransactionState.PREPARE_COMMIT}),
+    TransactionState.COMPLETE_ABORT: frozenset({TransactionState.PREPARE_ABORT}),
+    TransactionState.DEAD: IDLE,
+    TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.ONGOING}),
 }
 
 
@@ -107,7 +109,7 @@ class TransactionMachine:
             return Refuse(PRODUCER_FENCED)
         if now.state in DECIDED:
             return Refuse(CONCURRENT_TRANSACTIONS)
-        if now.state is State.ONGOING:
+        if now.state is TransactionState.ONGOING:
             return self._fence(now_ms, new_producer_id)
         producer_id, epoch, last = now.producer_id, now.producer_epoch + 1, NO_EPOCH
         if expected is not None and now.producer_epoch != NO_EPOCH and expected[1] != now.producer_epoch:
@@ -120,7 +122,7 @@ class TransactionMachine:
             if now.epoch_exhausted:
                 producer_id, epoch = new_producer_id(), 0
         return self._write(
-            State.EMPTY,
+            TransactionState.EMPTY,
             producer_id=producer_id,
             producer_epoch=epoch,
             last_producer_epoch=last,
@@ -142,12 +144,12 @@ class TransactionMachine:
         if now.state in DECIDED:
             return Refuse(CONCURRENT_TRANSACTIONS)
         partitions = {**now.partitions, **dict.fromkeys(added)}
-        if now.state is State.ONGOING and len(partitions) == len(now.partitions):
+        if now.state is TransactionState.ONGOING and len(partitions) == len(now.partitions):
             return Refuse(NONE)
         return self._write(
-            State.ONGOING,
+            TransactionState.ONGOING,
             partitions=partitions,
-            started_ms=now.started_ms if now.state is State.ONGOING else now_ms,
+            started_ms=now.started_ms if now.state is TransactionState.ONGOING else now_ms,
             updated_ms=now_ms,
             client_version=client_version,
         )
@@ -175,7 +177,11 @@ class TransactionMachine:
     def time_out(self, now_ms: int, new_producer_id: NewProducerId) -> Write | None:
         """The abort of a transaction that has taken longer than its producer allowed; None if it has not."""
         now = self.current
-        if self.pending is not None or now.state is not State.ONGOING or now.started_ms + now.timeout_ms >= now_ms:
+        if (
+            self.pending is not None
+            or now.state is not TransactionState.ONGOING
+            or now.started_ms + now.timeout_ms >= now_ms
+        ):
             return None
         return self._fence(now_ms, new_producer_id)
 
@@ -184,14 +190,14 @@ class TransactionMachine:
         now = self.current
         if self.pending is not None or now.state not in IDLE or now.updated_ms > now_ms - expiration_ms:
             return False
-        self._write(State.DEAD, partitions={})
+        self._write(TransactionState.DEAD, partitions={})
         return True
 
     # ── the other half ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def written(self, now_ms: int) -> Mark | None:
+    def written(self, now_ms: int) -> WriteMarkers | None:
         """What was pending is durable. If an outcome is now decided, these are its markers."""
-        if self.pending is None or self.pending.state is State.DEAD:
+        if self.pending is None or self.pending.state is TransactionState.DEAD:
             raise InvariantError(f"{self.current.transactional_id}: written, but {self.pending} was pending")
         self.current, self.pending = self.pending, None
         return self.resume(now_ms)
@@ -200,22 +206,22 @@ class TransactionMachine:
         """What was pending could not be written: it never happened."""
         self.pending = None
 
-    def resume(self, now_ms: int) -> Mark | None:
+    def resume(self, now_ms: int) -> WriteMarkers | None:
         """The markers that are still due, after a write or a load. From now on their completion is pending."""
         now = self.current
         if now.state not in DECIDED:
             return None
-        commit = now.state is State.PREPARE_COMMIT
+        commit = now.state is TransactionState.PREPARE_COMMIT
         replaced = now.client_version >= VERSION_2 and now.next_producer_id != NO_PRODUCER_ID
         complete = self._write(
-            State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT,
+            TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT,
             producer_id=now.next_producer_id if replaced else now.producer_id,
             producer_epoch=0 if replaced else now.producer_epoch,
             next_producer_id=NO_PRODUCER_ID,
             partitions={},
             updated_ms=now_ms,
         )
-        return Mark(now.producer_id, now.producer_epoch, commit, tuple(now.partitions), complete.next)
+        return WriteMarkers(now.producer_id, now.producer_epoch, commit, tuple(now.partitions), complete.next)
 
     # ── decisions ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -231,17 +237,19 @@ class TransactionMachine:
         if self.pending is not None:
             return Refuse(CONCURRENT_TRANSACTIONS)
         state = self.current.state
-        if state is State.ONGOING:
+        if state is TransactionState.ONGOING:
             return self._write(
-                State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+                TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
                 next_producer_id=NO_PRODUCER_ID,
                 updated_ms=now_ms,
                 client_version=VERSION_0,
             )
-        if state is (State.PREPARE_COMMIT if commit else State.PREPARE_ABORT):
+        if state is (TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT):
             return Refuse(CONCURRENT_TRANSACTIONS)
         return Refuse(
-            NONE if state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT) else INVALID_TXN_STATE
+            NONE
+            if state is (TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT)
+            else INVALID_TXN_STATE
         )
 
     def _end_next_epoch(
@@ -253,39 +261,45 @@ class TransactionMachine:
         replaced = (
             now.previous_producer_id == producer_id and epoch == CLIENT_EPOCH_MAX and now.producer_epoch == 0
         )  # a retry, after the end that gave a new producer id
-        again = state not in (State.ONGOING, State.EMPTY) and (now.producer_epoch == epoch + 1 or replaced)
+        again = state not in (TransactionState.ONGOING, TransactionState.EMPTY) and (
+            now.producer_epoch == epoch + 1 or replaced
+        )
         if now.producer_id != producer_id and not replaced:
             return Refuse(INVALID_PRODUCER_ID_MAPPING)
         if not again and (now.producer_epoch != epoch or state in DECIDED):
             return Refuse(PRODUCER_FENCED)
         if state in DECIDED:
-            return Refuse(CONCURRENT_TRANSACTIONS if commit == (state is State.PREPARE_COMMIT) else INVALID_TXN_STATE)
+            return Refuse(
+                CONCURRENT_TRANSACTIONS if commit == (state is TransactionState.PREPARE_COMMIT) else INVALID_TXN_STATE
+            )
         if again:
-            return Refuse(NONE if commit == (state is State.COMPLETE_COMMIT) else INVALID_TXN_STATE)
-        if state is State.ONGOING:
-            return self._decide(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms, new_producer_id)
+            return Refuse(NONE if commit == (state is TransactionState.COMPLETE_COMMIT) else INVALID_TXN_STATE)
+        if state is TransactionState.ONGOING:
+            return self._decide(
+                TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT, now_ms, new_producer_id
+            )
         if commit:
             return Refuse(INVALID_TXN_STATE)
-        return self._decide(State.PREPARE_ABORT, now_ms, new_producer_id)
+        return self._decide(TransactionState.PREPARE_ABORT, now_ms, new_producer_id)
 
     def _fence(self, now_ms: int, new_producer_id: NewProducerId) -> Write:
         """Ongoing → PrepareEpochFence → PrepareAbort: the abort's own bump of the epoch is the fence."""
-        _check(self.current, State.PREPARE_EPOCH_FENCE)
-        return self._decide(State.PREPARE_ABORT, now_ms, new_producer_id)
+        _check(self.current, TransactionState.PREPARE_EPOCH_FENCE)
+        return self._decide(TransactionState.PREPARE_ABORT, now_ms, new_producer_id)
 
-    def _decide(self, outcome: State, now_ms: int, new_producer_id: NewProducerId) -> Write:
+    def _decide(self, outcome: TransactionState, now_ms: int, new_producer_id: NewProducerId) -> Write:
         now = self.current
         return self._write(
             outcome,
             next_producer_id=new_producer_id() if now.epoch_exhausted else NO_PRODUCER_ID,
             producer_epoch=min(now.producer_epoch + 1, EPOCH_MAX),
             last_producer_epoch=now.producer_epoch,
-            started_ms=now.started_ms if now.state is State.ONGOING else now_ms,
+            started_ms=now.started_ms if now.state is TransactionState.ONGOING else now_ms,
             updated_ms=now_ms,
             client_version=VERSION_2,
         )
 
-    def _write(self, state: State, **changes: object) -> Write:
+    def _write(self, state: TransactionState, **changes: object) -> Write:
         if self.pending is not None:
             raise InvariantError(f"{self.current.transactional_id}: {state.label} while {self.pending} is pending")
         _check(self.current, state)
@@ -294,7 +308,7 @@ class TransactionMachine:
         return Write(self.pending)
 
 
-def _check(current: Transaction, state: State) -> None:
+def _check(current: Transaction, state: TransactionState) -> None:
     if current.state not in LEGAL_PREVIOUS[state]:
         raise InvariantError(f"{current.transactional_id}: {state.label} cannot follow {current.state.label}")
 

@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from headrace.coordinator.topic_view import TopicPartition
+
 NO_PRODUCER_ID, NO_EPOCH, NO_TIME = -1, -1, -1
 EPOCH_MAX = (1 << 15) - 1  # only ever used to fence
 CLIENT_EPOCH_MAX = EPOCH_MAX - 1
 VERSION_0, VERSION_2 = 0, 2  # transaction.version: 2 bumps the epoch with each transaction (KIP-890)
 
-TopicPartition = tuple[str, int]
 Partitions = Mapping[TopicPartition, None]  # a set that keeps its order, and is never changed in place
 
 
-class State(Enum):
+class TransactionState(Enum):
     EMPTY = 0, "Empty"
     ONGOING = 1, "Ongoing"
     PREPARE_COMMIT = 2, "PrepareCommit"
@@ -28,8 +29,8 @@ class State(Enum):
         self.label = label
 
 
-BY_NUMBER: Mapping[int, State] = {state.number: state for state in State}
-BY_LABEL: Mapping[str, State] = {state.label: state for state in State}
+BY_NUMBER: Mapping[int, TransactionState] = {state.number: state for state in TransactionState}
+BY_LABEL: Mapping[str, TransactionState] = {state.label: state for state in TransactionState}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class Transaction:
     producer_epoch: int = NO_EPOCH
     last_producer_epoch: int = NO_EPOCH
     timeout_ms: int
-    state: State = State.EMPTY
+    state: TransactionState = TransactionState.EMPTY
     partitions: Partitions
     started_ms: int = NO_TIME
     updated_ms: int
@@ -69,7 +70,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class WriteMarkers:
     """Write these markers, then persist `complete`."""
 
     producer_id: int

@@ -13,10 +13,10 @@ from typing import Any, Self
 
 from headrace.core.cluster_keys import CLUSTER_KEYS
 from headrace.core.errors import OperatorError
-from headrace.core.listeners import WILDCARDS
+from headrace.core.listeners import PLAINTEXT, PROTOCOLS, WILDCARDS, ListenerAddress, check_listeners
 from headrace.core.settings.groups import GroupAndLogSettings
 from headrace.core.settings.reading import (
-    Given,
+    GivenSetting,
     environment_source,
     flags_source,
     known_keys,
@@ -26,7 +26,7 @@ from headrace.core.settings.reading import (
 from headrace.core.settings.types import LONG_MAX, Alias, Kind, format_value, refuse, setting, setting_of
 from headrace.core.settings.view import KafkaItem, describe_fields, kafka_items
 
-__all__ = ["BrokerSettings", "Given", "KafkaItem", "Kind", "flags_source", "kafka_items"]
+__all__ = ["BrokerSettings", "GivenSetting", "KafkaItem", "Kind", "flags_source", "kafka_items"]
 
 _log = logging.getLogger(__name__)
 _BOOLEAN, _STRING, _LONG, _LIST = Kind.BOOLEAN, Kind.STRING, Kind.LONG, Kind.LIST
@@ -36,7 +36,9 @@ _BOOLEAN, _STRING, _LONG, _LIST = Kind.BOOLEAN, Kind.STRING, Kind.LONG, Kind.LIS
 class BrokerSettings(GroupAndLogSettings):
     # Who and where
     node_id: int = setting(1, "node.id", "The id of this broker.", low=0, aliases=(Alias(key="broker.id", low=0),))
-    broker_rack: str = setting("", "broker.rack", "The rack that clients are told.", _STRING, null_by_default=True)
+    broker_rack: str = setting(
+        "", "broker.rack", "The broker's rack, as clients are told.", _STRING, null_by_default=True
+    )
     host: str = setting("127.0.0.1", "host.name", "The address to listen on; from listeners.", _STRING)
     port: int = setting(9092, "port", "The port to listen on; 0 picks a free one. From listeners.", low=0, high=65535)
     advertised_host: str = setting(
@@ -44,6 +46,19 @@ class BrokerSettings(GroupAndLogSettings):
     )
     advertised_port: int = setting(
         0, "advertised.port", "The port that clients are told; 0: the one listened on.", low=0, high=65535
+    )
+    listener_security_protocol_map: tuple[str, ...] = setting(
+        tuple(PROTOCOLS.split(",")),
+        "listener.security.protocol.map",
+        "The security protocol of each listener's name; PLAINTEXT is the one that is served.",
+        _LIST,
+    )
+    inter_broker_listener_name: str = setting(
+        "",
+        "inter.broker.listener.name",
+        "The listener that other brokers use; empty: PLAINTEXT, or else the first one.",
+        _STRING,
+        null_by_default=True,
     )
     log_dirs: tuple[str, ...] = setting(
         ("./headrace-data",),
@@ -62,9 +77,14 @@ class BrokerSettings(GroupAndLogSettings):
     )
 
     # Topics
-    num_partitions: int = setting(1, "num.partitions", "Partitions of a topic that does not say.", low=1)
+    num_partitions: int = setting(
+        1, "num.partitions", "Partitions of a topic that is created without a number of them.", low=1
+    )
     default_replication_factor: int = setting(
-        1, "default.replication.factor", "Replicas of a topic that does not say; one broker keeps 1.", low=1
+        1,
+        "default.replication.factor",
+        "Replicas of a topic that is created without a number of them; one broker keeps 1.",
+        low=1,
     )
     auto_create_topics_enable: bool = setting(
         True, "auto.create.topics.enable", "Make a topic when it is first written to or asked for.", _BOOLEAN
@@ -112,7 +132,7 @@ class BrokerSettings(GroupAndLogSettings):
     connections_max_idle_ms: int = setting(
         600_000,
         "connections.max.idle.ms",
-        "A connection this long silent is closed.",
+        "Silence after which a connection is closed.",
         _LONG,
         low=1,
         unlimited=-1,
@@ -143,6 +163,10 @@ class BrokerSettings(GroupAndLogSettings):
     )
     open_files_max: int = setting(1024, "headrace.log.open.files.max", "Segment files kept open at a time.", low=16)
 
+    # From listeners and advertised.listeners. `host`, `port` and what they are told as are of the first listener.
+    listeners: tuple[ListenerAddress, ...] = ()
+    advertised_listeners: tuple[ListenerAddress, ...] = ()
+
     # The Kafka keys that somebody gave, as written: DescribeConfigs tells them from defaults.
     given: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
@@ -156,6 +180,7 @@ class BrokerSettings(GroupAndLogSettings):
             raise OperatorError("log.dirs= names no directory; give at least one")
         if len(set(self.log_dirs)) != len(self.log_dirs):
             raise OperatorError(f"log.dirs={','.join(self.log_dirs)} names a directory twice; name each once")
+        check_listeners(self.served(), self.advertised_listeners, self.inter_broker_listener_name)
         # Whoever compares with these needs no case of its own for "no bound".
         for name in ("connections_max_idle_ms", "queued_max_request_bytes"):
             if getattr(self, name) == -1:
@@ -173,7 +198,7 @@ class BrokerSettings(GroupAndLogSettings):
         properties: str = "",
         source: str = "server.properties",
         environ: Mapping[str, str] | None = None,
-        flags: Iterable[Given] = (),
+        flags: Iterable[GivenSetting] = (),
         values: Mapping[str, Any] | None = None,
     ) -> tuple[Self, list[str]]:
         """Settings from everywhere: `values` (by field name) over flags over environment over the file."""
@@ -183,14 +208,14 @@ class BrokerSettings(GroupAndLogSettings):
 
     def altered(self, changes: Mapping[str, str], source: str) -> tuple[Self, list[str]]:
         """These settings with some Kafka keys changed, as a dynamic broker setting does it."""
-        flags = [Given(key, text, source) for key, text in changes.items()]
+        flags = [GivenSetting(key, text, source) for key, text in changes.items()]
         unchanged = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         return self._read([flags], {}, unchanged, [])
 
     @classmethod
     def _read(
         cls,
-        sources: Sequence[Sequence[Given]],
+        sources: Sequence[Sequence[GivenSetting]],
         values: Mapping[str, Any],
         base: Mapping[str, Any],
         warnings: list[str],
@@ -206,8 +231,36 @@ class BrokerSettings(GroupAndLogSettings):
         """The reference: (key, type, default, help) of every setting."""
         return describe_fields(dataclasses.fields(cls))
 
-    def advertised(self, bound_port: int, local_host: str = "") -> tuple[str, int]:
-        """The address that clients are told. `local_host` is the address that a client reached us at: the one
+    def served(self) -> tuple[ListenerAddress, ...]:
+        """The listeners for clients; at least one."""
+        first, *others = self.listeners or (ListenerAddress(PLAINTEXT, "", 0),)
+        return (first._replace(host=self.host, port=self.port), *others)
+
+    def told(self, bound_ports: Mapping[str, int]) -> tuple[ListenerAddress, ...]:
+        """What clients are told of them, with the ports that they are bound to. The host of one that listens on every
+        interface is known only when a client has come in by it."""
+        served = self.served()
+        shown = {each.name: each for each in self.advertised_listeners or [each._replace(port=0) for each in served]}
+        if self.advertised_host or self.advertised_port:
+            first = shown.get(served[0].name, served[0])
+            host, port = self.advertised_host or first.host, self.advertised_port or first.port
+            shown[first.name] = first._replace(host=host, port=port)
+        return tuple(
+            [
+                ListenerAddress(name, shown[name].host or host, shown[name].port or bound_ports[name])
+                for name, host, _ in served
+                if name in shown
+            ]
+        )
+
+    def advertised(self, bound_ports: Mapping[str, int], local_host: str = "") -> tuple[str, int]:
+        """The first address that clients are told. `local_host` is the address that a client reached us at: the one
         sure answer when every interface is listened on."""
-        host = self.advertised_host or (local_host if self.host in WILDCARDS and local_host else self.host)
-        return host, self.advertised_port or bound_port
+        told = self.told(bound_ports)[0]
+        return (local_host if told.host in WILDCARDS and local_host else told.host), told.port
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """By which name other brokers look for this one."""
+        names = [each.name for each in self.served()]
+        return self.inter_broker_listener_name or (PLAINTEXT if PLAINTEXT in names else names[0])

@@ -29,7 +29,7 @@ class GroupAndLogSettings(LogSettings):
         low=1,
     )
     group_pending_members_total_max: int = setting(
-        100_000, "headrace.group.pending.members.total.max", "Such members of all groups together.", low=1
+        100_000, "headrace.group.pending.members.total.max", "The same, for all groups together.", low=1
     )
 
     # Groups of both protocols
@@ -46,7 +46,7 @@ class GroupAndLogSettings(LogSettings):
         low=1,
     )
     group_metadata_bytes_total_max: int = setting(
-        128 << 20, "headrace.group.metadata.bytes.total.max", "Such metadata of all groups together.", Kind.LONG, low=1
+        128 << 20, "headrace.group.metadata.bytes.total.max", "The same, for all groups together.", Kind.LONG, low=1
     )
 
     # Groups of the consumer protocol (KIP-848)
@@ -54,7 +54,7 @@ class GroupAndLogSettings(LogSettings):
         5_000, "group.consumer.heartbeat.interval.ms", "How often members send a heartbeat.", low=1
     )
     group_consumer_session_timeout_ms: int = setting(
-        45_000, "group.consumer.session.timeout.ms", "A member this long silent is out.", low=1
+        45_000, "group.consumer.session.timeout.ms", "Silence after which a member is removed.", low=1
     )
     group_consumer_assignment_interval_ms: int = setting(
         1_000, "group.consumer.assignment.interval.ms", "The least time between two assignments of a group.", low=0
@@ -75,13 +75,13 @@ class GroupAndLogSettings(LogSettings):
 
     # Committed offsets
     offsets_retention_minutes: int = setting(
-        10_080, "offsets.retention.minutes", "Offsets that nobody uses any more are kept so long.", low=1
+        10_080, "offsets.retention.minutes", "How long the offsets of an empty group are kept.", low=1
     )
     offsets_retention_check_interval_ms: int = setting(
-        600_000, "offsets.retention.check.interval.ms", "How often offsets are looked at for that.", low=1
+        600_000, "offsets.retention.check.interval.ms", "How often expired offsets are looked for.", low=1
     )
     offset_metadata_max_bytes: int = setting(
-        4_096, "offset.metadata.max.bytes", "The longest text beside a committed offset."
+        4_096, "offset.metadata.max.bytes", "The longest metadata of a committed offset."
     )
     offsets_topic_num_partitions: int = setting(
         50, "offsets.topic.num.partitions", "Partitions of __consumer_offsets; not to be changed later.", low=1
@@ -95,7 +95,10 @@ class GroupAndLogSettings(LogSettings):
         900_000, "transaction.max.timeout.ms", "The longest timeout that a transactional producer may ask for.", low=1
     )
     transactional_id_expiration_ms: int = setting(
-        604_800_000, "transactional.id.expiration.ms", "A transactional id this long unused is forgotten.", low=1
+        604_800_000,
+        "transactional.id.expiration.ms",
+        "Time without use after which a transactional id is forgotten.",
+        low=1,
     )
     transactional_ids_max: int = setting(
         100_000,
@@ -106,13 +109,13 @@ class GroupAndLogSettings(LogSettings):
     transaction_abort_check_interval_ms: int = setting(
         10_000,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        "How often transactions are looked at for having timed out.",
+        "How often timed-out transactions are looked for.",
         low=1,
     )
     transaction_expire_check_interval_ms: int = setting(
         3_600_000,
         "transaction.remove.expired.transaction.cleanup.interval.ms",
-        "How often transactional ids are looked at for having expired.",
+        "How often expired transactional ids are looked for.",
         low=1,
     )
     transaction_state_log_num_partitions: int = setting(

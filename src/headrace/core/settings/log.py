@@ -63,7 +63,7 @@ class LogSettings:
     producer_id_expiration_ms: int = setting(
         86_400_000,
         "producer.id.expiration.ms",
-        "A silent producer's state is forgotten then.",
+        "Silence after which a producer's state is forgotten.",
         low=1,
         dynamic=True,
     )
@@ -91,7 +91,7 @@ class LogSettings:
     log_roll_jitter_ms: int = setting(
         0,
         "log.roll.jitter.ms",
-        "At most this is taken off log.roll.ms, by chance, so that files do not all close at once.",
+        "Largest random amount taken off log.roll.ms, so that files do not all close at once.",
         _LONG,
         low=0,
         aliases=(Alias(key="log.roll.jitter.hours", low=0, kafka_default="0", scale=_HOUR_MS),),
@@ -109,7 +109,7 @@ class LogSettings:
         dynamic=True,
     )
     log_preallocate: bool = setting(
-        False, "log.preallocate", "Reserve a segment's space when it is made.", _BOOLEAN, dynamic=True
+        False, "log.preallocate", "No effect: a segment grows as it is written.", _BOOLEAN, dynamic=True
     )
     log_segment_delete_delay_ms: int = setting(
         60_000,
@@ -168,12 +168,17 @@ class LogSettings:
         dynamic=True,
     )
     log_cleaner_min_compaction_lag_ms: int = setting(
-        0, "log.cleaner.min.compaction.lag.ms", "How long a record surely stays.", _LONG, low=0, dynamic=True
+        0,
+        "log.cleaner.min.compaction.lag.ms",
+        "Shortest time before a record may be compacted.",
+        _LONG,
+        low=0,
+        dynamic=True,
     )
     log_cleaner_max_compaction_lag_ms: int = setting(
         LONG_MAX,
         "log.cleaner.max.compaction.lag.ms",
-        "When a record is surely cleaned.",
+        "Longest time before a record is compacted.",
         _LONG,
         low=1,
         dynamic=True,
@@ -181,7 +186,7 @@ class LogSettings:
 
     log_cleaner_enable: bool = setting(True, "log.cleaner.enable", "Compact the topics whose policy says so.", _BOOLEAN)
     log_cleaner_backoff_ms: int = setting(
-        15_000, "log.cleaner.backoff.ms", "Wait where there is nothing to compact.", _LONG, low=0, dynamic=True
+        15_000, "log.cleaner.backoff.ms", "Wait when there is nothing to compact.", _LONG, low=0, dynamic=True
     )
     log_cleaner_dedupe_buffer_size: int = setting(
         128 << 20,

@@ -1,6 +1,6 @@
 """From files, environment and flags to the values of a settings dataclass.
 
-A source is a list of `Given`. Sources come in falling precedence (flags, environment, file); within one
+A source is a list of `GivenSetting`. Sources come in falling precedence (flags, environment, file); within one
 source Kafka's own order of keys counts (`log.retention.ms` before `.minutes` before `.hours`). An unknown key
 is a warning with the nearest known name; a bad value an `OperatorError` with place, key, value and remedy.
 """
@@ -13,14 +13,11 @@ from typing import Any, NamedTuple
 from headrace.core.cluster_keys import cluster_warnings
 from headrace.core.errors import OperatorError
 from headrace.core.kafka_keys import UNSUPPORTED, is_without_meaning, names_without_meaning
-from headrace.core.listeners import WILDCARDS, served_listener
+from headrace.core.listeners import WILDCARDS, client_listeners
 from headrace.core.properties import parse_properties
 from headrace.core.settings.types import Alias, Setting, parse_value, refuse, setting_of
 
-_LISTENER_KEYS = {
-    "listeners": ("host", "port"),
-    "advertised.listeners": ("advertised_host", "advertised_port"),
-}
+_LISTENER_KEYS = ("listeners", "advertised.listeners")
 # Variables that others read: the command line's own, the cache's, and those of tests and benchmarks.
 _FOREIGN_VARIABLES = (
     "HEADRACE_CACHE",
@@ -36,7 +33,7 @@ _FOREIGN_NAMES = frozenset(
 _SHORT_VARIABLES = {"HEADRACE_HOST": "host.name", "HEADRACE_DATA": "log.dirs"}
 
 
-class Given(NamedTuple):
+class GivenSetting(NamedTuple):
     """One setting as somebody wrote it, and where."""
 
     key: str
@@ -51,18 +48,18 @@ class Reading(NamedTuple):
     without_meaning: list[str]
 
 
-def properties_source(text: str, source: str) -> list[Given]:
-    return [Given(entry.key, entry.value, f"{source}:{entry.line}") for entry in parse_properties(text, source)]
+def properties_source(text: str, source: str) -> list[GivenSetting]:
+    return [GivenSetting(entry.key, entry.value, f"{source}:{entry.line}") for entry in parse_properties(text, source)]
 
 
-def flags_source(flag: str, pairs: Iterable[str]) -> list[Given]:
+def flags_source(flag: str, pairs: Iterable[str]) -> list[GivenSetting]:
     """`key=value` arguments of a flag such as `--set`."""
     found = []
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or not key.strip():
             raise OperatorError(f"{flag} {pair} is not key=value; write it like {flag} num.partitions=3")
-        found.append(Given(key.strip(), text.strip(), flag))
+        found.append(GivenSetting(key.strip(), text.strip(), flag))
     return found
 
 
@@ -71,7 +68,7 @@ def variable_of(key: str) -> str:
     return "HEADRACE_" + key.removeprefix("headrace.").upper().replace(".", "_").replace("-", "_")
 
 
-def environment_source(environ: Mapping[str, str], known: Iterable[str]) -> tuple[list[Given], list[str]]:
+def environment_source(environ: Mapping[str, str], known: Iterable[str]) -> tuple[list[GivenSetting], list[str]]:
     by_variable = {variable_of(key): key for key in known} | _SHORT_VARIABLES
     found, warnings = [], []
     for variable in sorted(environ):
@@ -80,7 +77,7 @@ def environment_source(environ: Mapping[str, str], known: Iterable[str]) -> tupl
         if variable in _FOREIGN_NAMES:
             continue
         if variable in by_variable:
-            found.append(Given(by_variable[variable], environ[variable], f"environment {variable}"))
+            found.append(GivenSetting(by_variable[variable], environ[variable], f"environment {variable}"))
         else:
             warnings.append(f"environment: {variable} is not a setting, ignored{_nearest(variable, by_variable)}")
     return found, warnings
@@ -94,11 +91,11 @@ def known_keys(fields: Sequence["dataclasses.Field[Any]"]) -> list[str]:
     return keys
 
 
-def read(fields: Sequence["dataclasses.Field[Any]"], sources: Sequence[Sequence[Given]]) -> Reading:
+def read(fields: Sequence["dataclasses.Field[Any]"], sources: Sequence[Sequence[GivenSetting]]) -> Reading:
     """The values of all fields that some source gives, sources in falling precedence."""
     known = set(known_keys(fields))
     reading = Reading({}, {}, [], [])
-    strongest: dict[str, Given] = {}
+    strongest: dict[str, GivenSetting] = {}
     for source in reversed(sources):
         strongest.update((given.key, given) for given in source)
     for source in sources:
@@ -116,14 +113,14 @@ def read(fields: Sequence["dataclasses.Field[Any]"], sources: Sequence[Sequence[
     return reading
 
 
-def _sort_out(source: Sequence[Given], known: set[str], reading: Reading) -> dict[str, Given]:
+def _sort_out(source: Sequence[GivenSetting], known: set[str], reading: Reading) -> dict[str, GivenSetting]:
     """The entries that are settings of ours; the others end in a warning or among those without meaning."""
-    by_key: dict[str, Given] = {}
+    by_key: dict[str, GivenSetting] = {}
     for given in source:
         if given.key in known:
             if given.key in by_key and by_key[given.key].where != given.where:
                 where = by_key[given.key].where
-                reading.warnings.append(f"{given.where}: {given.key} stands at {where} too; this one counts")
+                reading.warnings.append(f"{given.where}: {given.key} is also set at {where}; this one counts")
             by_key[given.key] = given
         elif given.key in UNSUPPORTED:
             quiet, reason = UNSUPPORTED[given.key]
@@ -137,25 +134,35 @@ def _sort_out(source: Sequence[Given], known: set[str], reading: Reading) -> dic
     return by_key
 
 
-def _listener_values(by_key: Mapping[str, Given], strongest: Mapping[str, Given]) -> Iterable[tuple[str, Any]]:
+def _listener_values(
+    by_key: Mapping[str, GivenSetting], strongest: Mapping[str, GivenSetting]
+) -> Iterable[tuple[str, Any]]:
     controllers, protocols = (
         strongest[key].text if key in strongest else ""
         for key in ("controller.listener.names", "listener.security.protocol.map")
     )
-    for key, (host_field, port_field) in _LISTENER_KEYS.items():
+    for key in _LISTENER_KEYS:
         given = by_key.get(key)
         if given is None or not given.text.strip():
             continue
-        listener = served_listener(given.where, key, given.text, controllers=controllers, protocols=protocols)
-        host = listener.host
-        if key == "advertised.listeners" and host in WILDCARDS[1:]:
-            raise refuse(given.where, key, given.text, "is no address that a client can reach", "a host name or IP")
-        # Kafka binds every interface when the host is left out.
-        yield host_field, (host or "0.0.0.0") if key == "listeners" else host
-        yield port_field, listener.port
+        found = client_listeners(given.where, key, given.text, controllers=controllers, protocols=protocols)
+        if key == "listeners":
+            # Kafka binds every interface when the host is left out.
+            served = tuple([each._replace(host=each.host or "0.0.0.0") for each in found])
+            yield "listeners", served
+            yield "host", served[0].host
+            yield "port", served[0].port
+            continue
+        if any(each.host in WILDCARDS[1:] for each in found):
+            raise refuse(given.where, key, given.text, "is not an address that clients can reach", "a host name or IP")
+        yield "advertised_listeners", found
+        yield "advertised_host", ""  # a weaker source's counts no more
+        yield "advertised_port", 0
 
 
-def _field_value(described: Setting, field: "dataclasses.Field[Any]", by_key: Mapping[str, Given]) -> tuple[Any] | None:
+def _field_value(
+    described: Setting, field: "dataclasses.Field[Any]", by_key: Mapping[str, GivenSetting]
+) -> tuple[Any] | None:
     if described.key in by_key:
         given = by_key[described.key]
         value = parse_value(described.kind, given.text)
@@ -168,7 +175,7 @@ def _field_value(described: Setting, field: "dataclasses.Field[Any]", by_key: Ma
     return None
 
 
-def _alias_value(described: Setting, alias: Alias, given: Given) -> Any:
+def _alias_value(described: Setting, alias: Alias, given: GivenSetting) -> Any:
     own = Setting(key=alias.key, kind=alias.kind, help="", low=alias.low, unlimited=described.unlimited)
     value = parse_value(alias.kind, given.text)
     if problem := own.problem(value):

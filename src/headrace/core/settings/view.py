@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.core.listeners import format_listener
+from headrace.core.listeners import format_listeners
 from headrace.core.settings.types import Kind, format_value, setting_of
 
 if TYPE_CHECKING:
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 # Fields that Kafka shows joined, as one of its listener keys.
 _JOINED = {
-    "host": ("listeners", "The address clients connect to: PLAINTEXT://host:port; port 0 picks a free one."),
+    "host": ("listeners", "The addresses clients connect to, each NAME://host:port; port 0 picks a free one."),
     "advertised_host": (
         "advertised.listeners",
-        "The address clients are told, where it differs from listeners.",
+        "The addresses clients are told, by the names in listeners, where they differ; what is left out is not told.",
     ),
 }
 _LISTENER_FIELDS = ("host", "port", "advertised_host", "advertised_port")
@@ -79,7 +79,7 @@ def _changed(settings: "BrokerSettings", name: str) -> bool:
 
 def _joined(settings: "BrokerSettings", name: str) -> str | None:
     if name == "host":
-        return format_listener(settings.host, settings.port)
-    if not settings.advertised_host and not settings.advertised_port:
+        return format_listeners(settings.served())
+    if not (settings.advertised_listeners or settings.advertised_host or settings.advertised_port):
         return None
-    return format_listener(settings.advertised_host or settings.host, settings.advertised_port or settings.port)
+    return format_listeners(settings.told({each.name: each.port for each in settings.served()}))

@@ -9,10 +9,7 @@ Pure: bytes in, bytes out. All of it is Apache Kafka's rule, except that Kafka k
 compaction and not of each segment: here recovery tells by it that nothing is missing.
 """
 
-import struct
 from collections.abc import Mapping
-
-from crc32c import crc32c
 
 from headrace.log.compaction.map import KeyMap
 from headrace.log.compaction.transactions import CleanedTransactions
@@ -20,7 +17,6 @@ from headrace.log.transactions import Aborted, read_marker
 from headrace.protocol.batch import (
     CODEC_MASK,
     CONTROL,
-    CRC_END,
     DELETE_HORIZON,
     HEADER,
     HEADER_BYTES,
@@ -32,9 +28,9 @@ from headrace.protocol.batch import (
 )
 from headrace.protocol.compression import compress
 from headrace.protocol.record_check import check_stored
-from headrace.protocol.record_spans import Span, inflate, spans, varint_bytes
-
-_CRC_AT = 17
+from headrace.protocol.record_spans import Span, inflate, spans
+from headrace.protocol.records import sealed
+from headrace.protocol.zigzag import varint
 
 Producers = Mapping[int, tuple[int, int]]  # last offset with records, or -1, and epoch, by id
 
@@ -145,8 +141,8 @@ def _rewritten(header: BatchHeader, data: bytes, kept: list[Span], horizon: int 
         if delta == timestamp_delta:
             pieces.append(data[start:end])
         else:
-            stamp = varint_bytes(delta)
-            pieces += (varint_bytes(end - rest + len(stamp) + 1), data[body : body + 1], stamp, data[rest:end])
+            stamp = varint(delta)
+            pieces += (varint(end - rest + len(stamp) + 1), data[body : body + 1], stamp, data[rest:end])
     codec = header.attributes & CODEC_MASK
     records = b"".join(pieces)
     attributes = header.attributes | (0 if horizon is None else DELETE_HORIZON)
@@ -163,6 +159,4 @@ def _sealed(
         header.last_offset_delta, base_timestamp, max_timestamp, header.producer_id, header.producer_epoch,
         header.base_sequence, count,
     )  # fmt: skip
-    with memoryview(batch) as view:
-        struct.pack_into(">I", batch, _CRC_AT, crc32c(view[CRC_END:]))
-    return bytes(batch)
+    return bytes(sealed(batch))

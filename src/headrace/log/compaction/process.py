@@ -53,10 +53,10 @@ class CompactionProcess:
     def _ask(self, request: Request) -> Answer:
         line = json.dumps(to_plain(request)).encode() + b"\n"
         begins = isinstance(request, MapRequest)
-        process = self._started(anew=begins)
+        process = self._started(fresh=begins)
         answer = self._exchange(process, line)
         if not answer and begins and process.wait() == 0:
-            process = self._started(anew=True)  # it had just ended, since nothing had come for long
+            process = self._started(fresh=True)  # it had just ended, since nothing had come for long
             answer = self._exchange(process, line)
         if not answer:
             code = process.wait()
@@ -64,12 +64,12 @@ class CompactionProcess:
             return Refused(why=f"the compaction process ended with code {code}")
         return from_plain(json.loads(answer))  # type: ignore[no-any-return]
 
-    def _started(self, *, anew: bool) -> "subprocess.Popen[bytes]":
+    def _started(self, *, fresh: bool) -> "subprocess.Popen[bytes]":
         with self._lock:
             if self._closed:
                 raise OSError("the broker stops")
             process = self._process
-            if process is not None and process.poll() is not None and anew:
+            if process is not None and process.poll() is not None and fresh:
                 self._end(process)
                 process = None
             if process is None:

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from headrace.cli.kafka import group_tables
-from headrace.client.cluster import Node
-from headrace.client.groups import Committed, GroupFacts, MemberFacts
+from headrace.client.cluster import BrokerAddress
+from headrace.client.groups import Committed, GroupDetails, MemberFacts
 
-NODE = Node(1, "h", 9092)
+NODE = BrokerAddress(1, "h", 9092)
 
 
 def member(
@@ -14,7 +14,7 @@ def member(
 
 
 def test_members_with_most_partitions_come_first_and_free_partitions_last() -> None:
-    facts = GroupFacts("g", "Stable", "range", NODE, (member("few", ("t", 2)), member("many", ("t", 0), ("t", 1))))
+    facts = GroupDetails("g", "Stable", "range", NODE, (member("few", ("t", 2)), member("many", ("t", 0), ("t", 1))))
     committed = {("t", 0): Committed(4, 2, ""), ("u", 0): Committed(1, None, "")}
     rows = group_tables.offset_rows(facts, committed, {("t", 0): 10, ("u", 0): 1})
     assert [(row.topic, row.partition, row.consumer, row.lag) for row in rows] == [
@@ -26,7 +26,7 @@ def test_members_with_most_partitions_come_first_and_free_partitions_last() -> N
 
 
 def test_columns_widen_with_what_they_hold() -> None:
-    rows = [group_tables.Row("g" * 20, "t", 0, 3, 4, 10, "-", "-", "-")]
+    rows = [group_tables.GroupTableRow("g" * 20, "t", 0, 3, 4, 10, "-", "-", "-")]
     titles, row = group_tables.offset_table(rows, verbose=True).splitlines()[1:]
     assert titles.split() == [
         *("GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
@@ -37,14 +37,14 @@ def test_columns_widen_with_what_they_hold() -> None:
 
 
 def test_a_column_appears_only_when_a_member_has_a_name_of_its_own() -> None:
-    plain = GroupFacts("g", "Stable", "range", NODE, (member("m", ("t", 0)),))
+    plain = GroupDetails("g", "Stable", "range", NODE, (member("m", ("t", 0)),))
     named = plain._replace(members=(member("m", ("t", 0), instance="one"),))
     assert "GROUP-INSTANCE-ID" not in group_tables.member_table(plain, verbose=False)
     assert "GROUP-INSTANCE-ID" in group_tables.member_table(named, verbose=False)
 
 
 def test_a_group_on_the_move_says_who_has_moved() -> None:
-    facts = GroupFacts(
+    facts = GroupDetails(
         "g",
         "Stable",
         "uniform",

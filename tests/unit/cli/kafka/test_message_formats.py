@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.kafka.message_formats import Shown, format_named
+from headrace.cli.kafka.message_formats import PrintedRecord, format_named
 from headrace.cli.kafka.tool import ToolError
 
-RECORD = Shown("t", 3, 9, "CreateTime", 1234, b"k", b"v", [("a", b"1"), ("b", None)])
+RECORD = PrintedRecord("t", 3, 9, "CreateTime", 1234, b"k", b"v", [("a", b"1"), ("b", None)])
 EVERYTHING = {f"print.{what}": "true" for what in ("timestamp", "partition", "offset", "headers", "key")}
 
 

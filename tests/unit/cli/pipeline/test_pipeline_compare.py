@@ -17,18 +17,18 @@ from shop import made, topic
 
 from headrace.cli.main import headrace as command
 from headrace.cli.pipeline.compare import kinds_of
-from headrace.tables.catalog import Catalog
+from headrace.tables.catalog import PipelineCatalog
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    catalog = Catalog.open(tmp_path, "shop")
+def catalog(tmp_path: Path) -> PipelineCatalog:
+    catalog = PipelineCatalog.open(tmp_path, "shop")
     catalog.create_first("# one\n", ["orders"])
     catalog.begin_version("# two\n", ["orders"])
     return catalog
 
 
-def batch(catalog: Catalog, version: int, number: int, first: int, end: int, value: str = "i * 10") -> None:
+def batch(catalog: PipelineCatalog, version: int, number: int, first: int, end: int, value: str = "i * 10") -> None:
     """Records from the first up to the end, each a row."""
     source = topic("orders", p0=(first, end))
     write(
@@ -38,18 +38,18 @@ def batch(catalog: Catalog, version: int, number: int, first: int, end: int, val
     )
 
 
-def compare(catalog: Catalog, *words: str, code: int = 0) -> str:
+def compare(catalog: PipelineCatalog, *words: str, code: int = 0) -> str:
     given = ["pipeline", "compare", "shop", *words, "--tables", catalog.layout.tables_dir]
     ended = CliRunner().invoke(command, given)
     assert ended.exit_code == code, ended.output
     return ended.output
 
 
-def compare_json(catalog: Catalog, *words: str, code: int = 0) -> Any:
+def compare_json(catalog: PipelineCatalog, *words: str, code: int = 0) -> Any:
     return json.loads(compare(catalog, *words, "--json", code=code))
 
 
-def test_what_the_live_version_has_read_since_is_lag(catalog: Catalog) -> None:
+def test_what_the_live_version_has_read_since_is_lag(catalog: PipelineCatalog) -> None:
     batch(catalog, 1, 0, 0, 5)
     batch(catalog, 1, 1, 5, 9)
     batch(catalog, 2, 0, 0, 5)
@@ -64,7 +64,7 @@ def test_what_the_live_version_has_read_since_is_lag(catalog: Catalog) -> None:
     assert (table["same"], table["position"], table["exact"], table["ahead_old"]) == (5, {"orders": {"0": 5}}, True, 4)
 
 
-def test_batches_that_ended_elsewhere_are_compared_around_the_position(catalog: Catalog) -> None:
+def test_batches_that_ended_elsewhere_are_compared_around_the_position(catalog: PipelineCatalog) -> None:
     batch(catalog, 1, 0, 0, 4)
     batch(catalog, 1, 1, 4, 9)
     batch(catalog, 2, 0, 0, 6)
@@ -75,7 +75,7 @@ def test_batches_that_ended_elsewhere_are_compared_around_the_position(catalog: 
     assert (found["same"], found["lag"], found["only_a"], found["exact"]) == (6, 3, 0, False)
 
 
-def test_a_difference_that_may_be_lag_is_said_to_be_one(catalog: Catalog) -> None:
+def test_a_difference_that_may_be_lag_is_said_to_be_one(catalog: PipelineCatalog) -> None:
     batch(catalog, 1, 0, 0, 4)
     batch(catalog, 1, 1, 4, 9)
     batch(catalog, 2, 0, 0, 6, "case when i = 2 then 7 else i * 10 end")
@@ -83,14 +83,14 @@ def test_a_difference_that_may_be_lag_is_said_to_be_one(catalog: Catalog) -> Non
     assert compare_json(catalog, "--key", "k", code=3)["tables"]["orders"]["doubtful"]
 
 
-def test_a_table_that_was_taken_over_is_not_compared(catalog: Catalog) -> None:
+def test_a_table_that_was_taken_over_is_not_compared(catalog: PipelineCatalog) -> None:
     batch(catalog, 1, 0, 0, 4)
     catalog.begin_version("# three\n", ["orders"], taken={"orders": 1})
-    assert "one and the same in both versions: orders\nequal" in compare(catalog)
+    assert "shared by both versions: orders\nequal" in compare(catalog)
     assert compare_json(catalog)["shared"] == ["orders"]
 
 
-def test_a_difference_ends_with_3_and_fail_on_chooses(catalog: Catalog) -> None:
+def test_a_difference_ends_with_3_and_fail_on_chooses(catalog: PipelineCatalog) -> None:
     batch(catalog, 1, 0, 0, 5)
     batch(catalog, 2, 0, 0, 5, "case when i = 2 then 7 else i * 10 end")
     assert compare(catalog, "--key", "k", code=3).rstrip().endswith("different: differing")
@@ -101,7 +101,7 @@ def test_a_difference_ends_with_3_and_fail_on_chooses(catalog: Catalog) -> None:
     assert "--fail-on 'rows': give any, none, or some of only-old" in compare(catalog, "--fail-on", "rows", code=2)
 
 
-def test_tables_of_one_version_only_are_a_difference(catalog: Catalog) -> None:
+def test_tables_of_one_version_only_are_a_difference(catalog: PipelineCatalog) -> None:
     batch(catalog, 1, 0, 0, 5)
     batch(catalog, 2, 0, 0, 5)
     catalog.declare(2, tables=["orders", "more"])
@@ -109,7 +109,7 @@ def test_tables_of_one_version_only_are_a_difference(catalog: Catalog) -> None:
     compare(catalog, "--table", "orders")
 
 
-def test_histories_without_offsets_are_compared_as_they_are(catalog: Catalog) -> None:
+def test_histories_without_offsets_are_compared_as_they_are(catalog: PipelineCatalog) -> None:
     for version in (1, 2):
         write(catalog.layout.table_dir(version, "orders"), "select 1 k")
     assert "as they are (their histories name no offsets)" in compare(catalog)

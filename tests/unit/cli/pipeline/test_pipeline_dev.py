@@ -54,10 +54,10 @@ def test_rows_columns_and_reasons_are_shown(capsys: pytest.CaptureFixture[str]) 
     good = Tried(node="clean", rows=2, left_out=1, columns=(("id", "int"), ("v", "string")), sample=(("1", None),),
                  before=True)  # fmt: skip
     bad = Tried(node="totals", error="shop.py:3: totals: no column named x")
-    show(Trial(number=2, seconds=1.25, nodes=(good, bad), records={"orders": 1000}), "shop.py")
+    show(Trial(number=2, seconds=1.25, nodes=(good, bad), records={"orders": 1000}, unparsed={"orders": 6}), "shop.py")
     said = capsys.readouterr().out
     last = said.splitlines()[-1]
-    assert last == "shop.py  run 2, 1.2 s  1,000 records of orders  1 of 2 nodes gave nothing"
+    assert last == "shop.py  run 2, 1.2 s  1,000 records of orders (6 could not be parsed)  1 of 2 nodes gave nothing"
     assert "clean  2 rows, 1 left out by expectations  as before\n  id int, v string\n" in said
     assert "null" in said
     assert "totals  shop.py:3: totals: no column named x" in said

@@ -61,7 +61,7 @@ def test_lines_come_at_changes_and_not_at_every_look(capsys: pytest.CaptureFixtu
     assert lines[2].startswith("shop version 2 has caught up")
 
 
-MESSAGE = "batch 3 (orders offsets 0:120-240): /home/me/rules.py:17: ZeroDivisionError: division by zero; mend it"
+MESSAGE = "batch 3 (orders offsets 0:120-240): /home/me/rules.py:17: ZeroDivisionError: division by zero; correct it"
 
 
 def shop(nodes: int = 3) -> RunProgress:

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cli.records.filter import DEPTH_MAX, LENGTH_MAX, FilterError, parse_filter
-from headrace.cli.records.view import FilterView, Shown
+from headrace.cli.records.view import FilterView, ShownRecord
 
 VALUE = {"amount": 120, "who": "alice", "tags": ["a", "b"], "items": [{"sku": "a1"}], "test": False, "note": None}
-RECORD = Shown(
+RECORD = ShownRecord(
     "orders", 3, 17, 1_700_000_000_000, b"alice", json.dumps(VALUE).encode(), (("source", b"web-1"), ("raw", b"\xff"))
 )
 
 
-def holds(expression: str, record: Shown = RECORD) -> bool:
+def holds(expression: str, record: ShownRecord = RECORD) -> bool:
     return parse_filter(expression)(FilterView(record))
 
 
@@ -97,12 +97,12 @@ def test_a_value_that_is_not_json_is_text_and_a_number_is_a_number() -> None:
         ("zzz", "there are: topic, partition"),
         ("value.amount >", "it ends at 15 where a field"),
         ("value.amount > 5 6", "'6' stands at 18"),
-        ("(value", "it ends at 7 where '\\)' is wanted"),
+        ("(value", "it ends at 7 where '\\)' is expected"),
         ("value. > 5", "a name after the dot"),
         ("value[x]", "a number or a name in quotes"),
         ("key ~ abc", "a regular expression in quotes"),
-        ("key ~ '['", "is not a regular expression of RE2's kind: missing closing ]"),
-        ("key ~ '(?=a)'", "is not a regular expression of RE2's kind: invalid or unsupported Perl syntax"),
+        ("key ~ '['", "is not a regular expression in RE2's syntax: missing closing ]"),
+        ("key ~ '(?=a)'", "is not a regular expression in RE2's syntax: invalid or unsupported Perl syntax"),
         ("key ? 5", "'\\?' at 5 means nothing"),
         ("", "it ends at 1"),
         ("__import__('os')", "is not a field"),

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cli.produce_input import InputFormat, parse_record
-from headrace.cli.records.view import Shown, as_json, as_pretty, as_raw, format_for
+from headrace.cli.records.view import ShownRecord, as_json, as_pretty, as_raw, format_for
 
-RECORD = Shown("orders", 0, 5, 1_700_000_000_123, b"alice", b'{"amount": 5}', (("source", b"web"),))
+RECORD = ShownRecord("orders", 0, 5, 1_700_000_000_123, b"alice", b'{"amount": 5}', (("source", b"web"),))
 
 
-def pretty(record: Shown, width: int = 80) -> str:
+def pretty(record: ShownRecord, width: int = 80) -> str:
     return as_pretty(record, colours=False, width=width).decode()
 
 
@@ -26,7 +26,7 @@ def test_json_that_does_not_fit_is_laid_out() -> None:
 
 
 def test_nothing_in_a_record_can_move_the_cursor() -> None:
-    nasty = Shown("t", 0, 0, -1, b"\x1b[2J", b"\x1b[31mred\ttext\nsecond", (("\x07bell", b"\x00\xff"),))
+    nasty = ShownRecord("t", 0, 0, -1, b"\x1b[2J", b"\x1b[31mred\ttext\nsecond", (("\x07bell", b"\x00\xff"),))
     shown = pretty(nasty)
     assert "\x1b" not in shown
     assert "\x07" not in shown
@@ -67,7 +67,7 @@ def test_a_record_printed_as_json_is_sent_again_as_it_was(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
 ) -> None:
     """But for JSON objects and lists, whose spaces may go, and headers, which are grouped by name."""
-    record = Shown("t", 0, 0, 1000, key, value, tuple(headers))
+    record = ShownRecord("t", 0, 0, 1000, key, value, tuple(headers))
     again = parse_record(InputFormat(kind="records"), as_json(record), "stdin", 1)
 
     def same(before: bytes | None, after: bytes | None) -> bool:

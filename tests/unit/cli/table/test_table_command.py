@@ -243,7 +243,7 @@ def test_restore_asks_first(mine: Path) -> None:
 def test_nothing_is_restored_when_nobody_answers(mine: Path) -> None:
     result = table(mine, "restore", "t", "1", input="")
     assert result.exit_code == 2
-    assert "nobody is there to answer; add --yes" in result.stderr
+    assert "there is no terminal to ask on; add --yes" in result.stderr
     assert lines(table(mine, "query", "select i from t")) == ["i", "3"]
 
 

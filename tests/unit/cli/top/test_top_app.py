@@ -12,19 +12,19 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 from waits import WAIT_S_MAX
 
-from headrace.cli.records.view import Shown
+from headrace.cli.records.view import ShownRecord
 from headrace.cli.top.app import TopApp
 from headrace.cli.top.screens import MESSAGES_MAX, GroupScreen, HelpScreen, TopicScreen
-from headrace.client.cluster import Node
+from headrace.client.cluster import BrokerAddress
 from headrace.client.group_admin import Position
-from headrace.client.groups import GroupFacts, MemberFacts
+from headrace.client.groups import GroupDetails, MemberFacts
 from headrace.client.look import BrokerRow, GroupRow, Look, rates
-from headrace.client.topic_admin import Summary
+from headrace.client.topic_admin import TopicSummary
 from headrace.core.errors import OperatorError
 
 
-def summary(name: str, records: int, *, internal: bool = False, offline: int = 0) -> Summary:
-    return Summary(name, internal, 2, 1, offline, 0, records, records * 10)
+def summary(name: str, records: int, *, internal: bool = False, offline: int = 0) -> TopicSummary:
+    return TopicSummary(name, internal, 2, 1, offline, 0, records, records * 10)
 
 
 def a_look(at: float, **ends: int) -> Look:
@@ -45,11 +45,11 @@ def a_look(at: float, **ends: int) -> Look:
 
 
 class FakeMessages:
-    def __init__(self, batches: list[list[Shown]]) -> None:
+    def __init__(self, batches: list[list[ShownRecord]]) -> None:
         self._batches = batches
         self.stopped = threading.Event()
 
-    def batches(self) -> Iterator[list[Shown]]:
+    def batches(self) -> Iterator[list[ShownRecord]]:
         yield from self._batches
         self.stopped.wait(WAIT_S_MAX)
 
@@ -66,7 +66,7 @@ class FakeSource:
         self.gate = threading.Event()
         self.gate.set()
         self.asked = 0
-        self.batches: list[list[Shown]] = []
+        self.batches: list[list[ShownRecord]] = []
         self.opened: list[FakeMessages] = []
         self.hangs_at_the_end = False
 
@@ -82,11 +82,11 @@ class FakeSource:
             return self.looks.pop(0)
         return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
 
-    def group(self, name: str) -> tuple[GroupFacts, list[Position]]:
+    def group(self, name: str) -> tuple[GroupDetails, list[Position]]:
         if name == "audit":
             raise OperatorError("group audit is gone")
         member = MemberFacts("m-1", None, "app-1", "/10.0.0.7", (("orders", 0),))
-        return GroupFacts(name, "Stable", "range", Node(1, "h", 1), (member,)), [
+        return GroupDetails(name, "Stable", "range", BrokerAddress(1, "h", 1), (member,)), [
             Position("orders", 0, 7, 10, 3, "app-1", "/10.0.0.7")
         ]
 
@@ -282,8 +282,8 @@ def test_the_cursor_stays_on_its_topic_when_the_order_changes() -> None:
     scenario(source, play)
 
 
-def record(offset: int, value: bytes = b'{"a": 1}') -> Shown:
-    return Shown("orders", 0, offset, 1_700_000_000_000, b"k", value, (("h", b"v"),))
+def record(offset: int, value: bytes = b'{"a": 1}') -> ShownRecord:
+    return ShownRecord("orders", 0, offset, 1_700_000_000_000, b"k", value, (("h", b"v"),))
 
 
 def test_enter_looks_into_a_topics_messages_and_at_one_of_them() -> None:

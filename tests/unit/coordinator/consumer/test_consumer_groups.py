@@ -202,7 +202,7 @@ def test_empty_group_without_offsets_is_swept_away(world):
     world.enter("a")
     commit(world, "a", 2, 0)
     world.beat("a", -1)
-    world.pass_ms(world.groups._table.settings.offsets_retention_ms)
+    world.pass_ms(world.table().settings.offsets_retention_ms)
     assert finish(world.groups.list()) == []
     assert finish(world.restarted().groups.list()) == []
 
@@ -370,7 +370,7 @@ def test_every_change_survives_its_record(world):
     world.enter("a", instance_id="one", rack_id="r", server_assignor="range")
     world.enter("b", topics=None, pattern="ord.*")
     world.beat("a", 2, instance_id="one", owned={world.orders: frozenset(range(4))})
-    group = world.groups._consumers.groups["g"]
+    group = world.shard().consumers.groups["g"]
     classic = Subscription(classic=ClassicMember(9, (("range", embedded()),)))
     for change in [*group.table.tombstones(), SubscriptionChange("c", classic)]:
         record = group_records.decode(*consumer_group_journal.encode_change("g", change))

@@ -9,16 +9,11 @@ from headrace.coordinator.group_records import CommittedOffset, decode
 from headrace.coordinator.journal import ABORT, COMMIT, MemoryJournal
 from headrace.coordinator.offsets.requests import OffsetRequests
 from headrace.coordinator.offsets.store import OffsetStore
-from headrace.coordinator.placing import partition_for
+from headrace.coordinator.shard_journal import ShardJournal
 from headrace.core.errors import PeerError
 from headrace.protocol import error_codes as codes
 
-PARTITIONS = 4
 PRODUCER, OTHER_PRODUCER = 7, 8
-
-
-def partition_of(group_id):
-    return partition_for(group_id, PARTITIONS)
 
 
 def at(offset, **rest):
@@ -27,17 +22,16 @@ def at(offset, **rest):
 
 @pytest.fixture
 def store():
-    return OffsetStore(partition_of)
+    return OffsetStore()
 
 
 def read_again(journal):
-    store = OffsetStore(partition_of)
-    for partition in range(journal.partition_count):
-        for entry in journal.read_all(partition):
-            if entry.is_control:
-                store.replay_marker(entry, partition)
-            else:
-                store.replay(decode(entry.key, entry.value), entry)
+    store = OffsetStore()
+    for entry in journal.read_all(0):
+        if entry.is_control:
+            store.replay_marker(entry)
+        else:
+            store.replay(decode(entry.key, entry.value), entry)
     return store
 
 
@@ -144,17 +138,6 @@ def test_a_tombstone_takes_pending_offsets_along_but_the_transaction_is_still_op
     assert not store.has_open_transaction("g")
 
 
-def test_a_marker_ends_a_transaction_in_its_own_partition_only(store):
-    here, there = "a", next(name for name in "bcdefgh" if partition_for(name, 4) != partition_for("a", 4))
-    for group_id in (here, there):
-        store.pend(PRODUCER, group_id, [("t", 0, at(9))])
-    store.end_transaction(PRODUCER, True, partition_for(here, PARTITIONS))
-    assert store.get(here, "t", 0) == at(9)
-    assert store.has_pending(there, "t", 0)
-    store.end_transaction(PRODUCER, False, partition_for(there, PARTITIONS))
-    assert store.group_ids() == {here}
-
-
 def test_a_marker_without_offsets_means_nothing(store):
     store.end_transaction(PRODUCER, True)
     store.pend(PRODUCER, "g", [])
@@ -228,7 +211,7 @@ STEPS = st.lists(
         st.tuples(
             st.just("pend"), st.sampled_from((1, 2)), st.sampled_from(GROUPS), st.integers(0, 1), st.integers(0, 99)
         ),
-        st.tuples(st.just("end"), st.sampled_from((1, 2)), st.integers(0, PARTITIONS - 1), st.booleans()),
+        st.tuples(st.just("end"), st.sampled_from((1, 2)), st.booleans()),
     ),
     max_size=30,
 )
@@ -238,8 +221,8 @@ STEPS = st.lists(
 @given(STEPS)
 def test_a_restart_finds_the_same_as_kafka_would(steps):
     """Against Kafka's own rule, spelled out: each offset knows its place in the journal, and the highest wins."""
-    journal, store = MemoryJournal(PARTITIONS), OffsetStore(partition_of)
-    requests = OffsetRequests(journal, store, 100)
+    journal, store = MemoryJournal(1), OffsetStore()
+    requests = OffsetRequests(ShardJournal(journal, 0), store, 100)
     committed, pending = {}, {}
     for place, (step, *rest) in enumerate(steps, 1):
         if step == "commit":
@@ -250,20 +233,17 @@ def test_a_restart_finds_the_same_as_kafka_would(steps):
             producer_id, group_id, partition, offset = rest
             entries = [("t", partition, at(offset))]
             requests.commit(group_id, entries, lambda body: None, producer=(producer_id, 0))
-            pending.setdefault((producer_id, partition_for(group_id, PARTITIONS)), {})[group_id, partition] = (
-                place,
-                offset,
-            )
+            pending.setdefault(producer_id, {})[group_id, partition] = place, offset
         elif step == "delete":
             group_id, partition = rest
             requests.delete(group_id, [("t", partition)], lambda topic: False, lambda body: None)
             for offsets in (committed, *pending.values()):
                 offsets.pop((group_id, partition), None)
         else:
-            producer_id, partition, commits = rest
-            journal.mark(partition, producer_id, 0, COMMIT if commits else ABORT)
-            store.end_transaction(producer_id, commits, partition)
-            for key, value in pending.pop((producer_id, partition), {}).items():
+            producer_id, commits = rest
+            journal.mark(0, producer_id, 0, COMMIT if commits else ABORT)
+            store.end_transaction(producer_id, commits)
+            for key, value in pending.pop(producer_id, {}).items():
                 if commits and value > committed.get(key, (0, 0)):
                     committed[key] = value
     for found in (store, read_again(journal)):
@@ -280,12 +260,12 @@ def test_a_restart_finds_the_same_as_kafka_would(steps):
 
 @pytest.fixture
 def journal():
-    return MemoryJournal(PARTITIONS)
+    return MemoryJournal(1)
 
 
 @pytest.fixture
 def requests(journal, store):
-    return OffsetRequests(journal, store, 10)
+    return OffsetRequests(ShardJournal(journal, 0), store, 10)
 
 
 def told(body):
@@ -338,7 +318,7 @@ def test_a_refused_commit_writes_nothing(requests, journal, store):
     answers = []
     requests.commit("g", [("t", 0, at(1, metadata="x" * 99))], answers.append, refusal=codes.ILLEGAL_GENERATION)
     assert answers == [[codes.ILLEGAL_GENERATION]]
-    assert [list(journal.read_all(each)) for each in range(PARTITIONS)] == [[]] * PARTITIONS
+    assert list(journal.read_all(0)) == []
 
 
 def fetched(body):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.coordinator.transactions.records import decode_key, decode_value, encode_key, encode_value
-from headrace.coordinator.transactions.transaction import State, Transaction
+from headrace.coordinator.transactions.transaction import Transaction, TransactionState
 
 # Values from the log of a real Kafka: the Java client (transaction version 2) and librdkafka (version 1).
 WRITTEN_BY_KAFKA = {
@@ -61,7 +61,7 @@ def test_every_field_of_a_decided_transaction_is_read():
         previous_producer_id=1,
         producer_epoch=3,
         timeout_ms=30000,
-        state=State.PREPARE_COMMIT,
+        state=TransactionState.PREPARE_COMMIT,
         partitions=dict.fromkeys([("pay", 0), ("orders", 1), ("__consumer_offsets", 42)]),
         started_ms=1794805532502,
         updated_ms=1794805533259,
@@ -120,7 +120,7 @@ IDS = st.integers(-1, 2**63 - 1)
         next_producer_id=IDS,
         producer_epoch=st.integers(-1, 32767),
         timeout_ms=st.integers(0, 2**31 - 1),
-        state=st.sampled_from([each for each in State if each is not State.EMPTY]),
+        state=st.sampled_from([each for each in TransactionState if each is not TransactionState.EMPTY]),
         partitions=st.dictionaries(st.tuples(NAMES, st.integers(0, 2**31 - 1)), st.none(), max_size=200),
         started_ms=IDS,
         updated_ms=IDS,

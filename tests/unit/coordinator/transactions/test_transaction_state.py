@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from headrace.coordinator.transactions.state import LEGAL_PREVIOUS, TransactionMachine
-from headrace.coordinator.transactions.transaction import Mark, Refuse, State, Write
+from headrace.coordinator.transactions.transaction import Refuse, TransactionState, Write, WriteMarkers
 from headrace.core.errors import InvariantError, StorageError
 from headrace.protocol import error_codes as codes
 
@@ -79,10 +79,10 @@ def txn():
 
 
 def test_every_state_says_what_may_come_before_it():
-    assert set(LEGAL_PREVIOUS) == set(State)
+    assert set(LEGAL_PREVIOUS) == set(TransactionState)
 
 
-@pytest.mark.parametrize(("before", "after"), list(itertools.product(State, State)))
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(TransactionState, TransactionState)))
 def test_a_step_that_the_table_does_not_have_is_a_bug(before, after):
     txn = Id()
     txn.set(state=before)
@@ -96,14 +96,14 @@ def test_a_step_that_the_table_does_not_have_is_a_bug(before, after):
 def test_two_steps_at_a_time_are_a_bug(txn):
     txn.add(A)
     with pytest.raises(InvariantError, match="pending"):
-        txn.machine._write(State.ONGOING)
+        txn.machine._write(TransactionState.ONGOING)
 
 
 # ── getting an epoch ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_first_epoch_is_0_and_each_init_takes_the_next(txn):
-    assert (txn.now.producer_id, txn.now.producer_epoch, txn.now.state) == (PID, 0, State.EMPTY)
+    assert (txn.now.producer_id, txn.now.producer_epoch, txn.now.state) == (PID, 0, TransactionState.EMPTY)
     txn.do(txn.init(timeout_ms=99))
     assert (txn.now.producer_id, txn.now.producer_epoch, txn.now.timeout_ms) == (PID, 1, 99)
 
@@ -124,12 +124,12 @@ def test_init_during_a_write_must_wait(txn):
 
 def test_init_aborts_an_ongoing_transaction_under_the_next_epoch(txn):
     mark = txn.begin(A, B).do(txn.init())
-    assert mark == Mark(PID, 1, False, (A, B), txn.machine.pending)
-    assert txn.now.state is State.PREPARE_ABORT
+    assert mark == WriteMarkers(PID, 1, False, (A, B), txn.machine.pending)
+    assert txn.now.state is TransactionState.PREPARE_ABORT
     assert txn.init() == Refuse(codes.CONCURRENT_TRANSACTIONS)
     txn.complete()
     txn.do(txn.init())
-    assert (txn.now.state, txn.now.producer_epoch) == (State.EMPTY, 2)
+    assert (txn.now.state, txn.now.producer_epoch) == (TransactionState.EMPTY, 2)
 
 
 def test_a_producer_that_gives_its_epoch_gets_the_next_and_the_same_again_if_it_retries(txn):
@@ -180,7 +180,7 @@ def test_no_new_producer_id_leaves_everything_as_it_was():
 def test_the_first_partition_begins_the_transaction_and_others_join_it(txn):
     txn.do(txn.add(A, now=NOW))
     txn.do(txn.add(B, C, now=NOW + 7))
-    assert txn.now.state is State.ONGOING
+    assert txn.now.state is TransactionState.ONGOING
     assert list(txn.now.partitions) == [A, B, C]
     assert (txn.now.started_ms, txn.now.updated_ms) == (NOW, NOW + 7)
 
@@ -229,13 +229,13 @@ def test_a_batch_is_allowed_only_into_a_partition_of_the_transaction(txn):
 @pytest.mark.parametrize(
     ("commit", "decided", "complete"),
     [
-        (True, State.PREPARE_COMMIT, State.COMPLETE_COMMIT),
-        (False, State.PREPARE_ABORT, State.COMPLETE_ABORT),
+        (True, TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT),
+        (False, TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT),
     ],
 )
 def test_version_1_ends_a_transaction_under_its_own_epoch(txn, commit, decided, complete):
     mark = txn.begin(A, B, version=V1).do(txn.end(commit, version=V1))
-    assert mark == Mark(PID, 0, commit, (A, B), txn.machine.pending)
+    assert mark == WriteMarkers(PID, 0, commit, (A, B), txn.machine.pending)
     assert txn.now.state is decided
     assert txn.end(commit, version=V1) == Refuse(codes.CONCURRENT_TRANSACTIONS)
     txn.complete()
@@ -263,7 +263,7 @@ def test_only_the_current_producer_may_end(version):
 @pytest.mark.parametrize("commit", [True, False])
 def test_version_2_ends_a_transaction_under_the_next_epoch(txn, commit):
     mark = txn.begin(A).do(txn.end(commit))
-    assert mark == Mark(PID, 1, commit, (A,), txn.machine.pending)
+    assert mark == WriteMarkers(PID, 1, commit, (A,), txn.machine.pending)
     assert (mark.complete.producer_id, mark.complete.producer_epoch) == (PID, 1)
     assert txn.end(commit, epoch=0) == Refuse(codes.CONCURRENT_TRANSACTIONS)
     txn.complete()
@@ -284,7 +284,7 @@ def test_version_2_may_abort_what_has_not_begun_to_get_the_next_epoch(txn):
     mark = txn.do(txn.end(False))
     assert (mark.partitions, txn.now.started_ms) == ((), NOW + 5)
     txn.complete()
-    assert (txn.now.state, txn.now.producer_epoch) == (State.COMPLETE_ABORT, 1)
+    assert (txn.now.state, txn.now.producer_epoch) == (TransactionState.COMPLETE_ABORT, 1)
     txn.finish(False)
     assert txn.now.producer_epoch == 2
     txn.begin().finish(True).finish(False)
@@ -317,7 +317,7 @@ def test_a_transaction_times_out_after_its_producers_timeout_and_its_producer_is
     txn.begin(A)
     assert txn.machine.time_out(NOW + TIMEOUT, no_id) is None
     mark = txn.do(txn.machine.time_out(NOW + TIMEOUT + 1, no_id))
-    assert mark == Mark(PID, 1, False, (A,), txn.machine.pending)
+    assert mark == WriteMarkers(PID, 1, False, (A,), txn.machine.pending)
     txn.complete()
     assert txn.add(B, epoch=0) == Refuse(codes.PRODUCER_FENCED)
     assert txn.end(True, epoch=0) == Refuse(codes.INVALID_TXN_STATE)
@@ -363,7 +363,7 @@ def test_a_decided_transaction_is_carried_on_after_a_crash(txn, commit, version)
     assert after.partitions == (A, B)
     assert loaded.add_partitions(PID, txn.now.producer_epoch, [A], V2, NOW) == Refuse(codes.CONCURRENT_TRANSACTIONS)
     loaded.written(NOW)
-    assert loaded.current.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
+    assert loaded.current.state is (TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT)
 
 
 def test_what_was_not_decided_is_not_carried_on(txn):

@@ -17,6 +17,7 @@ from headrace.protocol import error_codes as codes
 A, B = ("a", 0), ("b", 1)
 V1, V2 = 0, 2
 TIMEOUT = 60_000
+EPOCH = 3  # of the leader
 
 
 class Timer:
@@ -43,18 +44,21 @@ class World:
     def restart(self, start=True):
         self.timers = []
         self.held_markers = []
+        self.journal.crash()
         self.transactions = Transactions(
             self.journal,
             self.clock,
             self.call_later,
             TransactionSettings(),
             self.producer_id,
-            self.write_markers,
+            self,
             lambda group_id: partition_for(group_id, 50),
         )
-        self.transactions.load()
+        loads = [self.transactions.load(partition, EPOCH) for partition in range(4)]
         if start:
             self.transactions.start()
+            for load in loads:
+                finish(load)
 
     def call_later(self, seconds, callback):
         timer = Timer(self.clock.now_ms() + seconds * 1000, callback)
@@ -77,9 +81,9 @@ class World:
         self.next_producer_id += 1
         return self.next_producer_id
 
-    def write_markers(self, producer_id, epoch, coordinator_epoch, commit, partitions, done):
-        marker = (producer_id, epoch, commit, tuple(partitions))
-        assert coordinator_epoch == 0
+    def write(self, end, partitions, done):
+        marker = (end.producer_id, end.producer_epoch, end.commit, tuple(partitions))
+        assert end.coordinator_epoch == EPOCH
         if self.holds_markers:
             self.held_markers.append((marker, done))
         else:
@@ -326,6 +330,8 @@ def test_before_the_journal_is_read_everything_must_wait(world):
         world.journal, world.clock, world.call_later, TransactionSettings(), world.producer_id, None, None
     )
     world.transactions = transactions
+    assert world.init()[0]["error_code"] == codes.NOT_COORDINATOR, "it is not led here"
+    transactions.load(partition_for("t", 4), 0)  # and nothing is read yet
     loading = codes.COORDINATOR_LOAD_IN_PROGRESS
     assert world.init()[0]["error_code"] == loading
     assert world.add((1, 0), A) == [loading]

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from headrace.core.errors import OperatorError
-from headrace.core.settings.broker import BrokerSettings, Given, Kind, flags_source, kafka_items
+from headrace.core.settings.broker import BrokerSettings, GivenSetting, Kind, flags_source, kafka_items
 
 HOUR_MS = 3_600_000
 NEVER = (1 << 63) - 1
@@ -76,7 +76,7 @@ def test_kafkas_own_files_load_with_one_warning_that_there_is_no_cluster() -> No
     keys = "process.roles=broker,controller (s:2), controller.quorum.bootstrap.servers=localhost:9093 (s:4)"
     assert warnings == [f"{keys}: {ALONE.format(these='settings')}"]
     assert (kraft.host, kraft.port) == ("0.0.0.0", 9092)
-    assert (kraft.advertised_host, kraft.advertised_port) == ("localhost", 9092)
+    assert kraft.told({}) == (("PLAINTEXT", "localhost", 9092),)
     assert kraft.socket_send_buffer_bytes == 102400
     zookeeper, warnings = BrokerSettings.from_properties(ZOOKEEPER_FILE, "s")
     assert warnings == [f"zookeeper.connect=localhost:2181 (s:4): {ALONE.format(these='setting')}"]
@@ -165,7 +165,7 @@ def test_an_unknown_key_is_a_warning_with_the_nearest_name() -> None:
 def test_a_key_given_twice_is_a_warning_and_the_last_counts() -> None:
     settings, warnings = BrokerSettings.from_properties("num.partitions=3\nnum.partitions=4", "s")
     assert settings.num_partitions == 4
-    assert warnings == ["s:2: num.partitions stands at s:1 too; this one counts"]
+    assert warnings == ["s:2: num.partitions is also set at s:1; this one counts"]
 
 
 def test_a_setting_that_would_be_missed_is_warned_of() -> None:
@@ -243,13 +243,55 @@ def test_a_malformed_listener_is_refused(value: str) -> None:
     assert value in refused(f"listeners={value}")
 
 
-def test_exactly_one_listener_is_served() -> None:
-    assert "2 listeners for clients" in refused("listeners=PLAINTEXT://:1,PLAINTEXT://:2")
+def test_at_least_one_listener_is_served() -> None:
     assert "no listener for clients" in refused("listeners=CONTROLLER://:1")
 
 
+NAMED = "listener.security.protocol.map=INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT\n"
+TWO = NAMED + "listeners=INTERNAL://h:1,EXTERNAL://:2\n"
+
+
+def test_several_listeners_are_served_and_told_by_their_names() -> None:
+    settings = load(TWO + "advertised.listeners=EXTERNAL://kafka.example:9,INTERNAL://inside:0")
+    assert settings.served() == (("INTERNAL", "h", 1), ("EXTERNAL", "0.0.0.0", 2))
+    bound = {"INTERNAL": 1, "EXTERNAL": 2}
+    assert settings.told(bound) == (("INTERNAL", "inside", 1), ("EXTERNAL", "kafka.example", 9))
+    assert load(TWO).told(bound) == (("INTERNAL", "h", 1), ("EXTERNAL", "0.0.0.0", 2))
+    assert load(TWO + "advertised.listeners=EXTERNAL://x:9").told(bound) == (("EXTERNAL", "x", 9),)
+
+
+def test_a_flag_for_host_or_port_means_the_first_listener() -> None:
+    settings, _ = BrokerSettings.from_sources(properties=TWO, values={"port": 7, "advertised_host": "told"})
+    assert settings.served() == (("INTERNAL", "h", 7), ("EXTERNAL", "0.0.0.0", 2))
+    assert settings.told({"INTERNAL": 7, "EXTERNAL": 2})[0] == ("INTERNAL", "told", 7)
+
+
+def test_other_brokers_use_the_listener_that_is_named_for_them() -> None:
+    assert load(TWO + "inter.broker.listener.name=EXTERNAL").inter_broker_listener == "EXTERNAL"
+    assert load(TWO).inter_broker_listener == "INTERNAL"
+    assert load("").inter_broker_listener == "PLAINTEXT"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("listeners=PLAINTEXT://a:1,PLAINTEXT://b:2", "PLAINTEXT is given 2 times; give each listener a name"),
+        ("listeners=INTERNAL://a:5,EXTERNAL://b:5", "port 5 is given 2 times; give each listener a port"),
+        ("advertised.listeners=PLAINTEXT://x:1", "PLAINTEXT is not in listeners (INTERNAL, EXTERNAL)"),
+        ("inter.broker.listener.name=OTHER", "not in listeners; give one of INTERNAL, EXTERNAL"),
+    ],
+)
+def test_listeners_that_do_not_fit_together_are_refused(text: str, why: str) -> None:
+    assert why in refused(TWO + text)
+
+
+@pytest.mark.parametrize("listeners", ["INTERNAL://a:0,EXTERNAL://b:0", "INTERNAL://1.2.3.4:5,EXTERNAL://[::1]:5"])
+def test_listeners_may_share_port_0_and_a_port_of_two_families(listeners: str) -> None:
+    assert len(load(NAMED + f"listeners={listeners}").served()) == 2
+
+
 def test_a_wildcard_cannot_be_advertised() -> None:
-    assert "a client can reach" in refused("advertised.listeners=PLAINTEXT://0.0.0.0:9092")
+    assert "clients can reach" in refused("advertised.listeners=PLAINTEXT://0.0.0.0:9092")
 
 
 def test_flags_win_over_environment_over_file() -> None:
@@ -268,7 +310,7 @@ def test_flags_win_over_environment_over_file() -> None:
 
 def test_a_coarser_key_of_a_stronger_source_wins() -> None:
     settings, _ = BrokerSettings.from_sources(
-        properties="log.retention.ms=5", flags=[Given("log.retention.hours", "1", "--set")]
+        properties="log.retention.ms=5", flags=[GivenSetting("log.retention.hours", "1", "--set")]
     )
     assert settings.log_retention_ms == HOUR_MS
 
@@ -371,7 +413,7 @@ def test_every_setting_is_described() -> None:
 
 
 def test_the_advertised_address_is_one_that_clients_reach() -> None:
-    assert BrokerSettings(port=0).advertised(5000) == ("127.0.0.1", 5000)
-    assert BrokerSettings(host="0.0.0.0").advertised(5000, "10.0.0.2") == ("10.0.0.2", 5000)
+    assert BrokerSettings(port=0).advertised({"PLAINTEXT": 5000}) == ("127.0.0.1", 5000)
+    assert BrokerSettings(host="0.0.0.0").advertised({"PLAINTEXT": 5000}, "10.0.0.2") == ("10.0.0.2", 5000)
     named = BrokerSettings(host="0.0.0.0", advertised_host="kafka", advertised_port=1)
-    assert named.advertised(5000, "10.0.0.2") == ("kafka", 1)
+    assert named.advertised({"PLAINTEXT": 5000}, "10.0.0.2") == ("kafka", 1)
