@@ -1,5 +1,6 @@
 """CreateTopics, CreatePartitions, DeleteTopics, Metadata, DescribeTopicPartitions."""
 
+import tracemalloc
 import uuid
 
 import pytest
@@ -150,6 +151,21 @@ def test_one_bad_topic_does_not_stop_the_others(node, create):
 def test_a_topic_named_twice_is_refused_once(node, create):
     assert create(new("x"), new("x")) == [(codes.INVALID_REQUEST, "Duplicate topic name.")]
     assert node.topics.get("x") is None
+
+
+def test_a_number_of_partitions_that_is_refused_takes_no_memory(node, client):
+    tracemalloc.start()
+    try:
+        topics = [new("x", 10_000_000), new("y", 1)]
+        answers = client.ask(node, CREATE, topics=topics, timeout=1000).topics
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [(each.name, each.error_code) for each in answers] == [
+        ("x", codes.POLICY_VIOLATION),
+        ("y", codes.POLICY_VIOLATION),
+    ]
+    assert peak_bytes < 10_000_000, f"{peak_bytes} bytes for a request that is refused"
 
 
 def test_a_manual_assignment_to_this_broker_is_honoured(node, create):

@@ -16,7 +16,7 @@ from headrace.broker.config_view import ConfigView
 from headrace.broker.handlers.config_resources import check_count
 from headrace.broker.rights import CREATE_IN_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
 from headrace.broker.standalone import NewTopic
-from headrace.broker.steps import Steps, stepped, tally, up_to_few
+from headrace.broker.steps import ITEMS_PER_STEP, Steps, stepped, tally, up_to_few
 from headrace.broker.topic_names import check_collision, folded
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
@@ -49,7 +49,10 @@ def _answer(parts: ConfigParts, request: Request) -> Generator[None, None, Body]
     answers: dict[str, Mapping[str, object]] = {}
     planned: list[NewTopic] = []
     alike: dict[str, str] = {}  # the names of this request, folded
-    partition_count = 0
+    # Before anything is made in the size of what is asked for: one number may ask for two thousand million.
+    if (yield from _partitions_asked_for(body.topics, parts.settings.num_partitions)) > PARTITIONS_PER_REQUEST_MAX:
+        too_many = PeerError(POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        return {"topics": [_refused(name, too_many) for name in counts]}
     rights, session = parts.rights, request.session
     makes_any = rights.allows(session, CREATE_IN_CLUSTER)
     for topic in body.topics:
@@ -64,15 +67,11 @@ def _answer(parts: ConfigParts, request: Request) -> Generator[None, None, Body]
                 raise PeerError(REQUEST_TIMED_OUT, "")
             new = _plan(parts, topic)
             check_collision(topic.name, alike.setdefault(folded(topic.name), topic.name))
-            partition_count += new.partition_count
             planned.append(new)
             answers[topic.name] = {}
         except PeerError as error:
             answers[topic.name] = _refused(topic.name, error)
         yield
-    if partition_count > PARTITIONS_PER_REQUEST_MAX:
-        too_many = PeerError(POLICY_VIOLATION, "Excessively large number of partitions per request.")
-        return {"topics": [_refused(name, too_many) for name in answers]}
     view = ConfigView.of(parts.dynamic_settings) if request.version >= 5 else None
     problems = yield from _make(parts, planned, body.validate_only)
     for new, problem in zip(planned, problems, strict=True):
@@ -84,6 +83,17 @@ def _answer(parts: ConfigParts, request: Request) -> Generator[None, None, Body]
             answers[new.name] = _made(new, view)
         yield
     return {"topics": list(answers.values())}
+
+
+def _partitions_asked_for(topics: Sequence[Any], default: int) -> Generator[None, None, int]:
+    """By all topics of a request together, also by those that are refused for another reason, as Kafka counts them."""
+    total = 0
+    for at, topic in enumerate(topics):
+        count = len(topic.assignments) or topic.num_partitions
+        total += default if count == -1 else max(0, count)
+        if at % ITEMS_PER_STEP == 0:
+            yield
+    return total
 
 
 def _plan(parts: ConfigParts, topic: Any) -> NewTopic:
