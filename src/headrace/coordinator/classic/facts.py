@@ -185,7 +185,7 @@ class GroupFacts:
                     "group_instance_id": each.instance_id,
                     "client_id": each.client_id,
                     "client_host": each.client_host,
-                    "member_metadata": b"" if name is None else each.metadata(name),
+                    "member_metadata": b"" if name is None else each.shown_metadata(name),
                     "member_assignment": each.assignment,
                 }
                 for each in self.roster

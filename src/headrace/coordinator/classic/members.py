@@ -76,6 +76,11 @@ class Member:
                 return metadata
         raise InvariantError(f"{self.member_id}: does not speak {protocol_name}, which its group has chosen")
 
+    def shown_metadata(self, protocol_name: str) -> bytes:
+        """The same for somebody who only looks. While a large group begins a rebalance since this member speaks other
+        protocols now, the one that was chosen before may not be among them."""
+        return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
+
 
 def protocol_bytes(protocols: Iterable[JoinProtocol]) -> int:
     return sum(len(name) + len(metadata) for name, metadata in protocols)

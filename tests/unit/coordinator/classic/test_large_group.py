@@ -121,13 +121,13 @@ class Turns(Scheduler):
 class LargeGroup:
     """Members that have joined, over a journal; turns are taken by the test."""
 
-    def __init__(self, **settings):
+    def __init__(self, *, protocols=("range",), **settings):
         self.clock = ManualClock()
         self.turns = Turns(self.clock)
         self.world = World(clock=self.clock, scheduler=self.turns, **settings)
         self.joined = []
         for _ in range(COUNT):
-            self.ask(join_request(must_know_member_id=False), self.joined.append)
+            self.ask(join_request(must_know_member_id=False, protocols=protocols), self.joined.append)
 
     def ask(self, request, told):
         self.turns.most_calls = max(self.turns.most_calls, calls_of(lambda: self.world.groups.join(request, told)))
@@ -211,6 +211,18 @@ def test_heartbeats_and_commits_see_one_generation_or_the_next_while_a_large_gro
     before, after = (0, REBALANCE_IN_PROGRESS, "PreparingRebalance"), (1, NONE, "CompletingRebalance")
     assert set(seen) == {before, after}
     assert seen == sorted(seen)
+
+
+def test_a_large_group_can_be_described_while_a_member_that_changed_its_protocols_begins_a_rebalance():
+    both = ("range", "roundrobin")
+    it = LargeGroup(protocols=both)
+    it.stable()
+    changed = list(it.group.roster.members)[-1]
+    it.ask(join_request(changed, protocols=("roundrobin",), must_know_member_id=False), [].append)
+    assert (it.group.state, it.group.is_busy) == (State.STABLE, True)
+    members = it.world.groups.describe(["g"])[0]["members"]
+    assert {member["member_metadata"] for member in members if member["member_id"] != changed} == {ORDERS}
+    assert [member["member_metadata"] for member in members if member["member_id"] == changed] == [b""]
 
 
 def test_a_large_group_in_a_rebalance_neither_goes_nor_changes_its_kind():
