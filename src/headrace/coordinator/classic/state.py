@@ -165,7 +165,7 @@ class GroupState(GroupFacts):
         return self._happens(self._rebalance(), now)
 
     def _rebalance(self) -> Steps[None]:
-        if self.state is not State.PREPARING:
+        if State.PREPARING in LEGAL_NEXT[self.state]:  # else it is preparing already, or has died while this waited
             yield from self._prepare_rebalance()
 
     def die(self, code: int, now: Now) -> list[Effect]:

@@ -254,6 +254,18 @@ def test_who_waits_behind_an_event_of_a_group_that_dies_is_told():
     assert [body["error_code"] for body in late] == [COORDINATOR_NOT_AVAILABLE]
 
 
+def test_a_rebalance_that_waits_behind_an_event_of_a_group_that_dies_does_not_begin():
+    it = LargeGroup()
+    it.stable()
+    table, dying = it.world.table(), it.group
+    table.perform(dying, dying.loaded(table.now()))  # as when it comes over from the other protocol
+    table.perform(dying, dying.rebalance(table.now()))
+    assert dying.is_busy
+    table.abandon(dying)
+    it.turn_until(lambda: not dying.is_busy)
+    assert dying.state is State.DEAD
+
+
 def test_an_event_that_fails_does_not_hold_up_those_behind_it(monkeypatch):
     it = LargeGroup()
     it.turns.turn()
