@@ -36,6 +36,7 @@ from headrace.protocol.error_codes import (
     NONE,
     NOT_COORDINATOR,
 )
+from headrace.protocol.record_bytes import check_strings
 
 
 class Groups:
@@ -107,6 +108,7 @@ class Groups:
         else:
             try:
                 self._budget.check_member(request.group_id, request.byte_count)
+                check_strings(request.names)
                 shard.join(request, answer)
                 return
             except PeerError as error:

@@ -41,6 +41,13 @@ def nullable_string(text: str | None) -> bytes:
     return b"\xff\xff" if text is None else string(text)
 
 
+def check_strings(texts: Iterable[str | None]) -> None:
+    """The error of `string`, before anything has come of a text that no record can hold."""
+    for text in texts:
+        if text is not None:
+            string(text)
+
+
 def byte_string(data: bytes) -> bytes:
     return I32.pack(len(data)) + data
 

@@ -19,6 +19,7 @@ _ids = count(1)
 
 def join_request(member_id="", *, group_id="g", protocols=("range",), metadata=ORDERS, **fields):
     fields.setdefault("session_timeout_ms", 10_000)
+    fields.setdefault("fresh_id", f"{next(_ids)}")
     fields.setdefault("rebalance_timeout_ms", 60_000)
     return JoinRequest(
         group_id=group_id,
@@ -26,7 +27,6 @@ def join_request(member_id="", *, group_id="g", protocols=("range",), metadata=O
         client_id=fields.pop("client_id", "client"),
         client_host="/127.0.0.1",
         protocols=tuple(JoinProtocol(name, metadata) for name in protocols),
-        fresh_id=f"{next(_ids)}",
         **fields,
     )
 

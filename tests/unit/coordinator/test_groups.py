@@ -26,9 +26,31 @@ from headrace.protocol.error_codes import (
     NOT_COORDINATOR,
     REBALANCE_IN_PROGRESS,
     UNKNOWN_MEMBER_ID,
+    UNKNOWN_SERVER_ERROR,
 )
 
 DAY_MS = 86_400_000
+
+
+LONG = "x" * 40_000  # no record of a group has room for it
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"group_id": LONG},
+        {"client_id": LONG},
+        {"client_id": LONG[: (1 << 15) - 10]},  # with what makes the member's id unique it is too long
+        {"instance_id": LONG},
+        {"protocol_type": LONG},
+        {"protocols": ("range", LONG)},
+    ],
+)
+def test_a_member_that_cannot_be_written_down_joins_no_group(said):
+    world = World()
+    box = world.join(**{"fresh_id": "f" * 36, **said})
+    assert box.code == UNKNOWN_SERVER_ERROR
+    assert not any(shard.group_ids() for shard in world.groups.shards.all())
 
 
 def commit(world, offset=7, *, group_id="g", topic="orders", member_id="", generation=-1, version=9):

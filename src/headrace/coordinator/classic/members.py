@@ -42,6 +42,12 @@ class JoinRequest:
         ids = len(self.client_id) + len(self.instance_id or "") + len(self.member_id or self.fresh_id)
         return ids + protocol_bytes(self.protocols)
 
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        """What is written down of it in records that have no room for long strings."""
+        ids = (self.group_id, self.member_id or self.new_member_id(), self.instance_id, self.client_id)
+        return (*ids, self.protocol_type, *[name for name, _ in self.protocols])
+
     def new_member_id(self) -> str:
         return f"{self.client_id if self.instance_id is None else self.instance_id}-{self.fresh_id}"
 

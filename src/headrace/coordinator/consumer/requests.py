@@ -9,6 +9,7 @@ from headrace.coordinator.consumer.member import JOINING, LEAVING, LEAVING_FOR_A
 from headrace.coordinator.consumer.table import Undo
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import INVALID_REQUEST, UNSUPPORTED_ASSIGNOR
+from headrace.protocol.record_bytes import check_strings
 
 NOT_SAID = -1
 
@@ -117,6 +118,7 @@ def check_heartbeat(beat: Heartbeat, assignors: Sequence[str]) -> None:
     _refuse_blank(beat.group_id, "GroupId")
     _refuse_blank(beat.instance_id, "InstanceId")
     _refuse_blank(beat.rack_id, "RackId")
+    check_strings((beat.group_id, beat.member_id, beat.instance_id, beat.client_id))
     if beat.is_joining:
         if beat.rebalance_timeout_ms == NOT_SAID:
             raise _invalid("RebalanceTimeoutMs must be provided in first request.")

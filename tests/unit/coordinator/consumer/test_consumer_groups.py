@@ -113,6 +113,20 @@ def test_group_that_could_not_be_made_is_not_there(world):
     assert world.enter("a").body["member_epoch"] == 2
 
 
+LONG = "x" * 40_000  # no record key has room for it
+
+
+@pytest.mark.parametrize("said", [{"group_id": LONG}, {"member_id": LONG}, {"instance_id": LONG}, {"client_id": LONG}])
+def test_member_that_cannot_be_written_down_changes_nothing(world, said):
+    world.join(group_id="g")  # a classic group: it gives way only to one that is written
+    classic = dict(world.table().classic)
+    said = {"group_id": "g", "member_id": "m", **said}
+    box = world.enter(said.pop("member_id"), **said)
+    assert box.code == codes.UNKNOWN_SERVER_ERROR
+    assert world.table().classic == classic
+    assert not any(shard.consumers.groups for shard in world.groups.shards.all())
+
+
 def test_id_that_is_given_again_while_a_deletion_is_written_is_another_group(world):
     world.enter("a")
     world.beat("a", -1)
