@@ -1,9 +1,11 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: topics, the broker, its loggers."""
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 
+from headrace.broker.handlers.incremental_alter_configs import _apply
 from headrace.protocol import error_codes as codes
 
 DESCRIBE, ALTER, INCREMENTAL = 32, 33, 44
@@ -157,12 +159,38 @@ def test_incremental_alter_leaves_the_rest_alone(change, value, version):
 def test_lists_are_added_to_and_taken_from(change, value):
     key = "leader.replication.throttled.replicas"
     change(TOPIC, "orders", (key, APPEND, "0:1"))
-    change(TOPIC, "orders", (key, APPEND, "1:1,0:1"))
+    change(TOPIC, "orders", (key, APPEND, "1:1,0:1,1:1"))
     assert value(TOPIC, "orders", key) == ("0:1,1:1", TOPIC_SOURCE)
     change(TOPIC, "orders", (key, SUBTRACT, "0:1"))
     assert value(TOPIC, "orders", key) == ("1:1", TOPIC_SOURCE)
     change(TOPIC, "orders", ("cleanup.policy", SUBTRACT, "delete"))
     assert value(TOPIC, "orders", "cleanup.policy") == ("", TOPIC_SOURCE)
+
+
+class Listed(str):
+    """A list of a setting that counts how often one of its items is compared with another."""
+
+    compared = 0
+
+    def split(self, *_):
+        return [Item(each) for each in str.split(self, ",")]
+
+
+class Item(str):
+    def __eq__(self, other):
+        Listed.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+def test_very_long_lists_are_not_compared_item_by_item(operation):
+    has, given = (Listed(",".join(f"{at}:{broker}" for at in range(1_000))) for broker in (1, 2))
+    config = SimpleNamespace(name="list", config_operation=operation, value=given)
+    Listed.compared = 0
+    _apply({}, config, has, "")
+    assert Listed.compared < 10_000
 
 
 @pytest.mark.parametrize(

@@ -106,9 +106,10 @@ def _apply(changed: dict[str, str], config: Any, in_force: str, no_list: str) ->
         raise PeerError(INVALID_CONFIG, why)
     else:
         parts = [part for part in in_force.split(",") if part]
-        given = config.value.split(",")
+        given = dict.fromkeys(config.value.split(","))  # each looked up at once: both lists may be very long
         if operation == APPEND:
-            parts += [part for part in given if part not in parts]
+            known = set(parts)
+            parts += [part for part in given if part not in known]
         else:
             parts = [part for part in parts if part not in given]
         changed[key] = ",".join(parts)
