@@ -74,6 +74,9 @@ class GroupTable:
         """Unless its id belongs to another one by now."""
         if self.classic.get(group.group_id) is group:
             del self.classic[group.group_id]
+            alarm = self._alarms.pop(group.group_id, None)
+            if alarm is not None:
+                alarm.cancel()
 
     def put_back(self, group: ClassicGroup) -> None:
         """What was to take its place could not be written."""
@@ -161,9 +164,6 @@ class GroupTable:
     def abandon(self, group: ClassicGroup) -> None:
         """The shard is given up, and the group with it: whoever waits in it is told to look for the coordinator."""
         self.forget_classic(group)
-        alarm = self._alarms.pop(group.group_id, None)
-        if alarm is not None:
-            alarm.cancel()
         try:
             self.perform(group, group.die(NOT_COORDINATOR, self.now()))
         except InvariantError:

@@ -32,6 +32,18 @@ from headrace.protocol.error_codes import (
 DAY_MS = 86_400_000
 
 
+def test_nothing_stays_of_a_group_that_is_deleted():
+    world = World()
+    member_id = world.stable_group()
+    world.leave(member_id)
+    world.pass_ms(60_000)  # all that it waited for is over
+    table = world.table()
+    assert table._alarms.keys() == {"g"}
+    world.delete("g")
+    assert not table._alarms
+    assert not table.classic
+
+
 LONG = "x" * 40_000  # no record of a group has room for it
 
 
