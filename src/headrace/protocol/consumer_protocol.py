@@ -65,9 +65,9 @@ def _version(cursor: Cursor) -> int:
 
 
 def _partitions(cursor: Cursor) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    return cursor.array(lambda: (cursor.string(), cursor.array(cursor.int32, flexible=False)), flexible=False)
+    return cursor.array(lambda: (cursor.string(), cursor.int32s()), flexible=False)
 
 
 def _user_data(cursor: Cursor) -> bytes:
-    size = cursor.int32()
-    return b"".join(bytes((cursor.int8() & 0xFF,)) for _ in range(size)) if size > 0 else b""
+    """In one piece: members may put as much there as a request holds."""
+    return cursor.nullable_bytes() or b""

@@ -4,6 +4,7 @@ Reading never looks beyond the record and never makes room for more than the rec
 into tagged fields that we do not know is passed over, as Kafka passes over it.
 """
 
+import struct
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
@@ -108,6 +109,12 @@ class Cursor:
     def int64(self) -> int:
         return int(I64.unpack(self._take(8))[0])
 
+    def int32s(self) -> tuple[int, ...]:
+        """A list of them in the old encoding, in one piece."""
+        count = self.int32()
+        raw = self._take(4 * count)
+        return struct.unpack(f">{count}i", raw)
+
     def uuid(self) -> uuid.UUID:
         return uuid.UUID(bytes=self._take(16))
 
@@ -132,6 +139,10 @@ class Cursor:
         if text is None:
             raise RecordError(f"a string before byte {self._at} of a record part is null and must not be")
         return text
+
+    def nullable_bytes(self) -> bytes | None:
+        size = self.int32()
+        return None if size < 0 else self._take(size)
 
     def bytes(self, *, flexible: bool = False) -> bytes:
         size = self.uvarint() - 1 if flexible else self.int32()
