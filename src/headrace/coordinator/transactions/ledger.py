@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Final
 
-from headrace.coordinator.journal import Done, JournalRecord
+from headrace.coordinator.journal import AllOf, Done, JournalRecord
 from headrace.coordinator.journal_loading import Steps
 from headrace.coordinator.shard_journal import ShardJournal
 from headrace.coordinator.transactions.markers import MarkerPort, TransactionEnd
@@ -23,6 +23,7 @@ from headrace.protocol.error_codes import COORDINATOR_NOT_AVAILABLE, NONE, NOT_C
 
 RETRY_S = 0.5  # after markers, or the record behind them, could not be written
 IDS_PER_STEP: Final = 256
+MARKERS_PER_TURN: Final = 40  # of one transaction; each is a write to another log
 
 Written = Callable[[int, WriteMarkers | None], None]  # an error code, and the markers that follow
 
@@ -179,13 +180,26 @@ class TransactionLedger:
                 event(logger, logging.WARNING, "transaction markers not written", error=error)
                 self._call_later(RETRY_S, lambda: self._write_markers(held, markers))
 
-        if self.is_closed:
-            return
-        if not markers.partitions:
-            written(None)
-            return
-        end = TransactionEnd(markers.producer_id, markers.producer_epoch, self.epoch, markers.commit)
-        self._markers.write(end, list(markers.partitions), written)
+        if not self.is_closed:
+            self._write_some_markers(markers, 0, AllOf(written))
+
+    def _write_some_markers(self, markers: WriteMarkers, first: int, waiting: AllOf) -> None:
+        """Some in each turn: a client may add as many partitions to a transaction as there are. A shard that is given
+        up meanwhile leaves the rest to the next coordinator, and nobody waits for `waiting` any more."""
+        some = list(markers.partitions[first : first + MARKERS_PER_TURN])
+        if some:
+            end = TransactionEnd(markers.producer_id, markers.producer_epoch, self.epoch, markers.commit)
+            waiting.expect()
+            self._markers.write(end, some, waiting.told)
+        after = first + MARKERS_PER_TURN
+        if after >= len(markers.partitions):
+            waiting.told(None)
+        else:
+            self._call_later(0, lambda: self._write_rest_of_markers(markers, after, waiting))
+
+    def _write_rest_of_markers(self, markers: WriteMarkers, first: int, waiting: AllOf) -> None:
+        if not self.is_closed:
+            self._write_some_markers(markers, first, waiting)
 
     def _complete(self, held: Held, complete: Transaction) -> None:
         def done(error: Exception | None) -> None:

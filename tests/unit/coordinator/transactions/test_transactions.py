@@ -8,6 +8,7 @@ from group_harness import finish
 from headrace.coordinator.journal import MemoryJournal
 from headrace.coordinator.placing import partition_for
 from headrace.coordinator.transactions.coordinator import Transactions
+from headrace.coordinator.transactions.ledger import MARKERS_PER_TURN
 from headrace.coordinator.transactions.records import decode_key, decode_value
 from headrace.coordinator.transactions.settings import TransactionSettings
 from headrace.core.clock import ManualClock
@@ -74,6 +75,13 @@ class World:
             self.clock.advance(int(max(0, timer.at - self.clock.now_ms())))
             timer.callback()
         self.clock.advance(int(end - self.clock.now_ms()))
+
+    def turn(self):
+        """What is due now; what that sets for at once is due in the next turn."""
+        due = [each for each in self.timers if each.callback and each.at <= self.clock.now_ms()]
+        self.timers = [each for each in self.timers if each not in due]
+        for timer in due:
+            timer.callback()
 
     def producer_id(self):
         if self.no_producer_ids:
@@ -197,6 +205,31 @@ def test_the_end_is_answered_before_the_markers_are_written(world):
     assert world.state() == "PrepareCommit"
     world.release_markers()
     assert world.state() == "CompleteCommit"
+
+
+MANY = [("many", index) for index in range(3 * MARKERS_PER_TURN - 1)]
+
+
+def test_a_transaction_of_very_many_partitions_writes_its_markers_in_several_turns(world):
+    producer = world.producer()
+    world.add(producer, *MANY)
+    assert world.end(producer)[0]["error_code"] == codes.NONE
+    for turn in (1, 2):
+        assert len(world.markers) == turn
+        assert world.state() == "PrepareCommit"
+        world.turn()
+    assert world.state() == "CompleteCommit"
+    assert all(len(partitions) <= MARKERS_PER_TURN for _, _, _, partitions in world.markers)
+    assert [partition for _, _, _, partitions in world.markers for partition in partitions] == MANY
+
+
+def test_markers_of_very_many_partitions_end_with_the_time_in_charge(world):
+    producer = world.producer()
+    world.add(producer, *MANY)
+    world.end(producer)
+    finish(world.transactions.unload(partition_for("t", 4), EPOCH + 1))
+    world.advance(10_000)
+    assert len(world.markers) == 1, "the rest is for the next coordinator to write"
 
 
 def test_markers_are_tried_until_they_are_written(world):
