@@ -1,12 +1,21 @@
 """One request about thousands of things holds up nobody: others are answered between its steps, whichever it is, and no
 single step does more than a small part of it."""
 
+from types import SimpleNamespace
+
 import pytest
 from calls import calls_of
 from node_clients import connected, turn
+from sessions import asking
 
 from headrace.broker import steps
-from headrace.broker.handlers import fetch_slowly  # noqa: F401  the first step is not to count its import
+from headrace.broker.api import Request
+from headrace.broker.handlers import (
+    describe_log_dirs,
+    fetch_slowly,  # noqa: F401  the first step is not to count its import
+    list_transactions,
+)
+from headrace.broker.handlers.config_resources import CONFIGS_MAX
 from headrace.coordinator.group_records import CommittedOffset, GroupMetadata, MemberMetadata
 from headrace.protocol import error_codes, messages
 
@@ -317,6 +326,58 @@ def test_others_are_served_between_the_steps_of_a_request_about_very_many_things
     key, version, body = REQUESTS[name]
     sent = messages.encode_request(key, version, 1, "test", body(open_transaction(busy)))
     assert assert_others_are_served_meanwhile(node, busy, other, sent) > COUNT // 10
+
+
+class Counted(tuple):
+    """A list of a request that knows how far it was looked at. A set made of it at once calls no function."""
+
+    seen = 0
+
+    def __iter__(self):
+        for each in tuple.__iter__(self):
+            Counted.seen += 1
+            yield each
+
+
+FILTERS = {
+    "DescribeLogDirs": (
+        describe_log_dirs,
+        lambda: SimpleNamespace(topics=[SimpleNamespace(topic="t", partitions=Counted(range(COUNT)))]),
+    ),
+    "ListTransactions by producer": (
+        list_transactions,
+        lambda: SimpleNamespace(state_filters=(), producer_id_filters=Counted(range(COUNT))),
+    ),
+    "ListTransactions by state": (
+        list_transactions,
+        lambda: SimpleNamespace(state_filters=Counted(NAMES), producer_id_filters=()),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_what_is_asked_for_is_looked_at_in_steps(node, client, name):
+    client.create(node, "t", 1)
+    module, body = FILTERS[name]
+    answer = module.handle(node.parts, Request(module.API.key, module.API.high, 1, asking("test"), body()))
+    assert isinstance(answer, steps.Steps), "what takes long is what is asked for, however little there is"
+    before = most = Counted.seen = 0
+    for _ in answer.body:
+        most = max(most, Counted.seen - before)
+        before = Counted.seen
+    assert Counted.seen == COUNT
+    assert max(most, Counted.seen - before) < COUNT // 10
+
+
+def test_a_resource_is_described_by_no_more_settings_than_it_may_have(node, client):
+    def asked(count):
+        return [{"resource_type": 2, "resource_name": "t", "configuration_keys": NAMES[:count]}]
+
+    client.create(node, "t", 1)
+    flags = {"include_synonyms": False, "include_documentation": False}
+    for count, code in ((CONFIGS_MAX, error_codes.NONE), (CONFIGS_MAX + 1, error_codes.INVALID_REQUEST)):
+        (result,) = client.ask(node, 32, 4, resources=asked(count), **flags).results
+        assert result.error_code == code
 
 
 def member(name):

@@ -36,11 +36,12 @@ def _answer(parts: ConfigParts, request: Request) -> Generator[None, None, Body]
     documentation = bool(getattr(body, "include_documentation", False))
     view = ConfigView.of(parts.dynamic_settings)
     results = []
-    seen: set[tuple[int, str, tuple[str, ...] | None]] = set()
+    seen: set[tuple[int, str, tuple[str, ...]]] = set()
     repeats = 0
     for resource in body.resources:
         yield
-        asked = (resource.resource_type, resource.resource_name, resource.configuration_keys)
+        keys = resource.configuration_keys or ()
+        asked = (resource.resource_type, resource.resource_name, keys[: config_resources.CONFIGS_MAX + 1])
         if asked in seen:
             repeats += 1
             if repeats > REPEATS_MAX:
@@ -49,8 +50,9 @@ def _answer(parts: ConfigParts, request: Request) -> Generator[None, None, Body]
         result = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
         try:
             config_resources.check_rights(parts.rights, request.session, resource, changes=False)
+            config_resources.check_count(keys)
             entries = _entries(parts, view, resource)
-            wanted = set(resource.configuration_keys or ())
+            wanted = set(keys)
             shown = [entry for entry in entries if not wanted or entry.name in wanted]
             configs = [_config(entry, body.include_synonyms, documentation) for entry in shown]
             results.append(result | {"error_code": NONE, "error_message": "", "configs": configs})

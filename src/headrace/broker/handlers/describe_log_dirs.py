@@ -6,12 +6,12 @@ cordoned, which none is here. A directory that is offline is there with KAFKA_ST
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Request
 from headrace.broker.rights import DESCRIBE_CLUSTER
-from headrace.broker.steps import FEW, Steps, stepped
+from headrace.broker.steps import FEW, ITEMS_PER_STEP, Steps, stepped, up_to_few
 from headrace.broker.topics import partition_count
 from headrace.log.store import LogDirectory
 from headrace.protocol.error_codes import KAFKA_STORAGE_ERROR, NONE
@@ -29,13 +29,14 @@ def handle(parts: DirectoryParts, request: Request) -> Body | Steps:
     refused = parts.rights.refusal(request.session, DESCRIBE_CLUSTER)
     if refused:
         return {"error_code": refused, "results": []}
-    return stepped(_answer(parts, request), partition_count(parts.topics.by_name.values(), FEW))
+    named = up_to_few(len(topic.partitions) for topic in request.body.topics or ())
+    return stepped(_answer(parts, request), max(named, partition_count(parts.topics.by_name.values(), FEW)))
 
 
 def _answer(parts: DirectoryParts, request: Request) -> Generator[None, None, Body]:
     asked = None
     if request.body.topics is not None:
-        asked = {(topic.topic, index) for topic in request.body.topics for index in topic.partitions}
+        asked = yield from _existing(parts, request.body.topics)
     found: dict[str, Sizes] = {directory.path: {} for directory in parts.store.directories}
     for topic in list(parts.topics.all()):
         for partition in topic.partitions:
@@ -49,6 +50,20 @@ def _answer(parts: DirectoryParts, request: Request) -> Generator[None, None, Bo
             found[log.directory.path].setdefault(topic.name, []).append(entry)
     results = [_directory(directory, found[directory.path]) for directory in parts.store.directories]
     return {"error_code": NONE, "results": results}
+
+
+def _existing(parts: DirectoryParts, topics: Iterable[Any]) -> Generator[None, None, set[tuple[str, int]]]:
+    """The partitions of a request that there are: it may name a great many more."""
+    found: set[tuple[str, int]] = set()
+    for asked in topics:
+        topic = parts.topics.get(asked.topic)
+        count = 0 if topic is None else len(topic.partitions)
+        for at, index in enumerate(asked.partitions):
+            if 0 <= index < count:
+                found.add((asked.topic, index))
+            if at % ITEMS_PER_STEP == 0:
+                yield
+    return found
 
 
 def _directory(directory: LogDirectory, topics: Sizes) -> Mapping[str, object]:

@@ -1,12 +1,17 @@
 """Transactions as DescribeTransactions and ListTransactions show them, in kio's field names."""
 
 from collections.abc import Collection, Generator, Iterable, Mapping
+from typing import Final, TypeVar
 
 from headrace.coordinator.topic_pattern import TopicPattern
 from headrace.coordinator.transactions.records import by_topic
 from headrace.coordinator.transactions.transaction import BY_LABEL, Transaction
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import NONE
+
+FILTERS_PER_STEP: Final = 64
+
+Name = TypeVar("Name", str, int)
 
 
 def described(transaction: Transaction) -> Mapping[str, object]:
@@ -51,12 +56,13 @@ def chosen(
         pattern = TopicPattern(id_pattern) if id_pattern else None
     except PeerError as error:
         return {"error_code": error.code, "transaction_states": []}
-    wanted = {BY_LABEL[name] for name in states if name in BY_LABEL}
-    wanted_ids = frozenset(producer_ids)
+    named = yield from _each_once(states)
+    wanted = {state for name, state in BY_LABEL.items() if name in named}
+    wanted_ids = yield from _each_once(producer_ids)
     found = []
     for each in transactions:
         if (
-            (not states or each.state in wanted)
+            (not named or each.state in wanted)
             and (not wanted_ids or each.producer_id in wanted_ids)
             and (duration_ms < 0 or now_ms - each.started_ms > duration_ms)
             and (pattern is None or pattern.matches(each.transactional_id))
@@ -69,8 +75,20 @@ def chosen(
                 }
             )
         yield
-    return {
-        "error_code": NONE,
-        "unknown_state_filters": [name for name in dict.fromkeys(states) if name not in BY_LABEL],
-        "transaction_states": found,
-    }
+    unknown = []
+    for at, name in enumerate(named):
+        if name not in BY_LABEL:
+            unknown.append(name)
+        if at % FILTERS_PER_STEP == 0:
+            yield
+    return {"error_code": NONE, "unknown_state_filters": unknown, "transaction_states": found}
+
+
+def _each_once(names: Iterable[Name]) -> Generator[None, None, dict[Name, None]]:
+    """In their order. In steps: a client may give as many as a request holds."""
+    found: dict[Name, None] = {}
+    for at, name in enumerate(names):
+        found[name] = None
+        if at % FILTERS_PER_STEP == 0:
+            yield
+    return found
