@@ -69,8 +69,11 @@ class GroupShard:
 
     def prepared(self) -> Steps:
         table, consumers = self.table, self.consumers
-        for group_id in table.offsets.group_ids() - table.classic.keys() - consumers.groups.keys():
+        unnamed = table.offsets.group_ids() - table.classic.keys() - consumers.groups.keys()
+        for at, group_id in enumerate(unnamed, 1):
             table.new_classic(group_id)  # a name for offsets, until somebody joins it
+            if at % GROUPS_PER_STEP == 0:
+                yield GROUPS_PER_STEP
         yield from _for_each(table.classic, lambda classic: table.perform(classic, classic.loaded(table.now())))
         yield from _for_each(consumers.groups, consumers.loaded)
 

@@ -1,6 +1,7 @@
 """The loop around the groups: journal before answer, deadlines, restarts, administration, offsets."""
 
 import pytest
+from calls import calls_of
 from group_harness import ORDERS, Box, Scheduler, World, finish, join_request
 
 from headrace.coordinator import group_records
@@ -30,6 +31,19 @@ from headrace.protocol.error_codes import (
 )
 
 DAY_MS = 86_400_000
+
+
+def test_a_shard_of_very_many_groups_is_loaded_in_short_steps():
+    count = 2_000
+    world = World(MemoryJournal(1))
+    for number in range(count):
+        assert commit(world, group_id=f"group-{number}") == NONE
+    loads = Groups(world.journal, world.clock, world.scheduler.call_later, GroupSettings(), world.topics)
+    steps, most = loads.load(0, 0), 0
+    while not loads.shards.active:
+        most = max(most, calls_of(lambda: next(steps, None)))
+    assert len(loads.shards.active[0].table.classic) == count
+    assert most < 5 * count, "most of them are the journal's own: it counts its way to the next slice"
 
 
 def test_nothing_stays_of_a_group_that_is_deleted():
