@@ -16,10 +16,18 @@ class TransactionShard:
     def __init__(
         self, journal: ShardJournal, epoch: int, clock: Clock, call_later: CallLater, markers: MarkerPort
     ) -> None:
-        self.epoch = epoch
         self.journal = journal
         self.ledger = TransactionLedger(journal, epoch, clock, call_later, markers)
         self.additions = Additions(self.ledger, clock, call_later)
+
+    @property
+    def epoch(self) -> int:
+        return self.ledger.epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        """A newer one of this broker's own: the markers that are written from now on bear it."""
+        self.ledger.epoch = epoch
 
     def replay(self, record: JournalRecord) -> None:
         self.ledger.replay(record)

@@ -40,6 +40,7 @@ class World:
         self.markers = []  # those that were written
         self.holds_markers = False
         self.held_markers = []
+        self.epoch = EPOCH
         self.restart()
 
     def restart(self, start=True):
@@ -91,7 +92,7 @@ class World:
 
     def write(self, end, partitions, done):
         marker = (end.producer_id, end.producer_epoch, end.commit, tuple(partitions))
-        assert end.coordinator_epoch == EPOCH
+        assert end.coordinator_epoch == self.epoch
         if self.holds_markers:
             self.held_markers.append((marker, done))
         else:
@@ -230,6 +231,15 @@ def test_markers_of_very_many_partitions_end_with_the_time_in_charge(world):
     finish(world.transactions.unload(partition_for("t", 4), EPOCH + 1))
     world.advance(10_000)
     assert len(world.markers) == 1, "the rest is for the next coordinator to write"
+
+
+def test_markers_bear_the_newest_epoch_of_their_coordinator(world):
+    producer = world.producer()
+    world.add(producer, A)
+    world.epoch = EPOCH + 2
+    assert world.transactions.load(partition_for("t", 4), world.epoch) is None, "it leads again, and need not read"
+    world.end(producer)
+    assert world.markers == [(1001, 1, True, (A,))]
 
 
 def test_markers_are_tried_until_they_are_written(world):
