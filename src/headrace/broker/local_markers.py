@@ -6,6 +6,7 @@ A marker in `__consumer_offsets` also ends what its partition's groups have pend
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,14 @@ from headrace.coordinator.journal import AllOf, Done
 from headrace.coordinator.topic_view import TopicPartition
 from headrace.coordinator.transactions.markers import TransactionEnd
 from headrace.core.clock import Clock
-from headrace.core.errors import PeerError, StorageError
+from headrace.core.errors import InvariantError, PeerError, StorageError
+from headrace.core.telemetry import failure
 from headrace.log.transactions import Marker, build_marker
 
 if TYPE_CHECKING:
     from headrace.broker.topics import Topics
+
+logger = logging.getLogger(__name__)
 
 OffsetsEnded = Callable[[int, int, bool], None]  # producer id, partition of `__consumer_offsets`, whether committed
 
@@ -56,6 +60,11 @@ class LocalMarkers:
             done(error)
         except OSError as error:
             done(StorageError(f"{topic}-{index}: {error.strerror or error}"))
+        except Exception as error:  # whoever waits must be told, or this transaction would never end
+            if isinstance(error, InvariantError):
+                raise
+            failure(logger, "transaction marker could not be staged", error, topic=topic, partition=index)
+            done(StorageError(f"{topic}-{index}: {error}"))
 
     def _written(self, end: TransactionEnd, index: int, done: Done, error: Exception | None) -> None:
         if error is None:
