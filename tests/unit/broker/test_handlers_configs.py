@@ -167,6 +167,15 @@ def test_lists_are_added_to_and_taken_from(change, value):
     assert value(TOPIC, "orders", "cleanup.policy") == ("", TOPIC_SOURCE)
 
 
+@pytest.mark.parametrize("kind", [BROKER, LOGGER])
+@pytest.mark.parametrize("name", ["9" * 5_000, str(1 << 31), "-"])
+def test_a_broker_id_that_is_no_number_of_32_bits_is_refused(describe, change, kind, name):
+    assert change(kind, name) == (codes.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    described = describe(kind, name)
+    assert described.error_code == codes.INVALID_REQUEST
+    assert described.error_message == f"Broker id must be an integer, but it is: {name}"
+
+
 class Listed(str):
     """A list of a setting that counts how often one of its items is compared with another."""
 

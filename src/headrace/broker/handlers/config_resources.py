@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 CONFIGS_MAX: Final = 1_000  # settings of one resource in a request
+NUMBER_CHARACTERS_MAX: Final = 100  # leading zeros and all
 
 
 def broker_layer(name: str, node_id: int) -> str:
@@ -33,10 +34,19 @@ def broker_layer(name: str, node_id: int) -> str:
     return THIS_BROKER
 
 
+def node_number(name: str) -> int | None:
+    """None if it is not a number of 32 bits. Python refuses to read one of thousands of digits."""
+    if not name.removeprefix("-").isdecimal() or len(name) > NUMBER_CHARACTERS_MAX:
+        return None
+    number = int(name)
+    return number if -(1 << 31) <= number < 1 << 31 else None
+
+
 def check_node(name: str, node_id: int, noun: str) -> None:
-    if not name.removeprefix("-").isdecimal():
+    number = node_number(name)
+    if number is None:
         raise PeerError(INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
-    if int(name) != node_id:
+    if number != node_id:
         if noun == "broker":
             message = f"Unexpected broker id, expected {node_id}, but received {name}"
         else:

@@ -86,9 +86,10 @@ def _entries(parts: ConfigParts, view: ConfigView, resource: Any) -> list[Config
 
 
 def _check_broker(name: str, node_id: int, expected: str) -> None:
-    if not name.removeprefix("-").isdecimal():
+    number = config_resources.node_number(name)
+    if number is None:
         raise PeerError(INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if int(name) != node_id:
+    if number != node_id:
         raise PeerError(INVALID_REQUEST, f"Unexpected broker id, expected {expected} but received {name}")
 
 
