@@ -22,6 +22,7 @@ from headrace.protocol.zookeeper.codes import RefusedError
 EXPIRED_PER_TURN: Final = 64
 REMOVED_PER_TURN: Final = 256  # containers and nodes whose time is over
 IDENTITIES_MAX: Final = 64  # of one connection
+MULTI_READ_BYTES_MAX: Final = 16 << 20  # in an answer to one, and one node more
 WATCHED_CHARACTERS_MAX: Final = 32 << 20  # of the paths that one connection watches
 LOOKED_AT_PER_TURN: Final = 10_000  # containers and nodes with a time to live
 UNASKED: Final = -1
@@ -421,9 +422,15 @@ class Machine:
         return answers.names([path for path in own if path.startswith(prefix)])
 
     def _multi_read(self, peer: Peer, request: requests.MultiRead) -> bytes:
-        """It sets no watch, whatever its steps say, as in ZooKeeper."""
-        results = []
+        """It sets no watch, whatever its steps say, as in ZooKeeper. A short request may ask for one large node tens of
+        thousands of times: what it may have is bounded, far above what ZooKeeper's own client takes."""
+        results: list[bytes] = []
+        size = 0
         for step in request.steps:
+            if results:
+                size += len(results[-1])
+            if size > MULTI_READ_BYTES_MAX:
+                raise RefusedError(codes.MARSHALLING_ERROR)
             try:
                 results.append(answers.step_done(step.kind, self._read(peer, step._replace(watch=False))))
             except RefusedError as refused:

@@ -1,8 +1,10 @@
 """The keeper without sockets and disk: requests in, outputs and transactions out."""
 
+import tracemalloc
+
 import pytest
 
-from headrace.keeper.machine import IDENTITIES_MAX, Machine, Peer
+from headrace.keeper.machine import IDENTITIES_MAX, MULTI_READ_BYTES_MAX, Machine, Peer
 from headrace.keeper.sessions import Sessions
 from headrace.keeper.transactions import Transaction, apply_again, decode
 from headrace.keeper.tree import Tree
@@ -72,6 +74,23 @@ def test_the_visible_cversion_grows_with_creates_and_deletes(rig: Rig) -> None:
     stat = rig.ask(peer, _read(codes.EXISTS, "/p"))[1]
     assert int.from_bytes(stat[36:40], "big") == 3
     assert int.from_bytes(stat[60:68], "big") == rig.machine.tree.last_zxid  # a delete moves the parent's pzxid
+
+
+def test_one_large_node_is_not_read_without_end_in_one_request(rig: Rig) -> None:
+    peer = rig.client()
+    rig.create(peer, "/large", data=bytes(1 << 20))
+    few, many = (requests.MultiRead((_read(codes.GET_DATA, "/large"),) * count) for count in (3, 1_000))
+    error, body = rig.ask(peer, few)
+    assert error == codes.OK
+    assert len(body) > 3 << 20
+    tracemalloc.start()
+    try:
+        error, body = rig.ask(peer, many)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (error, body) == (codes.MARSHALLING_ERROR, b"")
+    assert peak_bytes < 2 * MULTI_READ_BYTES_MAX
 
 
 def test_a_failed_multi_changes_nothing_and_says_which_step_failed(rig: Rig) -> None:
