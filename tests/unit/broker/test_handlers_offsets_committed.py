@@ -328,6 +328,16 @@ def test_several_groups_are_answered_in_order(node, client, commit, version):
     assert client.ask(node, FETCH, version, groups=[], require_stable=False).groups == ()
 
 
+def test_a_group_that_is_named_again_and_again_is_not_told_without_end(node, client, commit, monkeypatch):
+    monkeypatch.setattr(offset_fetch, "REPEATED_MAX", 10)
+    commit(("t", at(0, 5), at(1, 6)), group="b")
+    whole, one = {"group_id": "b", "topics": None}, {"group_id": "b", "topics": topics(node, ("t", 0))}
+    one["topics"][0]["partition_indexes"] = one["topics"][0].pop("partitions")
+    answer = client.ask(node, FETCH, 9, groups=[whole] * 100 + [one] * 3, require_stable=False)
+    assert len(answer.groups) == 1 + 4 + 3
+    assert {each.group_id for each in answer.groups} == {"b"}
+
+
 # ── OffsetDelete ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

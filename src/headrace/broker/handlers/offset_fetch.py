@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.offset_topics import with_ids
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 ERROR_OF_ALL_SINCE, GROUPS_SINCE, TOPIC_IDS_SINCE = 2, 8, 10
 NO_EPOCH = NO_OFFSET = -1
+# Offsets that one request is told again: a short one that names a group with very many of them thousands of times must
+# not have an answer without end.
+REPEATED_MAX: Final = 10_000
 
 
 def handle(parts: OffsetParts, request: Request) -> Body | Steps:
@@ -44,8 +47,18 @@ def _answer(parts: OffsetParts, request: Request) -> Generator[None, None, Body]
         group = yield from fetch(parts, request.session, body, version, require_stable)
         return (yield from _of_one_group(body, version, group))
     groups = []
+    seen: set[str] = set()  # groups whose offsets were asked for without naming them
+    repeated = 0
     for asked in body.groups:
-        groups.append((yield from fetch(parts, request.session, asked, version, require_stable)))
+        repeats = asked.topics is None and asked.group_id in seen
+        if repeats and repeated > REPEATED_MAX:
+            continue
+        group = yield from fetch(parts, request.session, asked, version, require_stable)
+        groups.append(group)
+        if asked.topics is None:
+            seen.add(asked.group_id)
+        if repeats:
+            repeated += 1 + sum([len(topic["partitions"]) for topic in group["topics"]])
         yield
     return {"groups": groups}
 
