@@ -40,6 +40,12 @@ class GroupPatterns:
             self._compiled.pop(pattern, None)
         return [PatternChange(pattern, None) for pattern in unused if pattern in self._table.patterns]
 
+    def forget_unused(self) -> None:
+        """Those that were compiled for a heartbeat of which nothing came: each may take much memory."""
+        used = self._table.counts.patterns
+        if len(self._compiled) > len(used):
+            self._compiled = {pattern: known for pattern, known in self._compiled.items() if pattern in used}
+
     def resolved(self, wall_ms: int, *, is_stale: bool) -> list[PatternChange]:
         """Those that stand for something else than is known. `is_stale`: the topics have changed."""
         counts = self._table.counts

@@ -352,6 +352,7 @@ class ConsumerGroup:
             for step in reversed(decision.undo):
                 step()
             self._revision_seen = None
+        self.patterns.forget_unused()
 
     def expect_session(self, member: ConsumerGroupMember, now: Now) -> None:
         classic = member.subscription.classic

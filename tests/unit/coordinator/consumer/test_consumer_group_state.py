@@ -346,6 +346,15 @@ def test_malformed_pattern_is_refused(bench):
     assert bench.refused("a", 2, pattern="(") == codes.INVALID_REGULAR_EXPRESSION
 
 
+def test_patterns_of_members_that_are_refused_take_no_memory():
+    bench = Bench(member_metadata_bytes_max=1_000)
+    bench.join("a", topics=None, pattern="ord.*")
+    for number in range(20):
+        said = {"pattern": f"{number}.*", "rebalance_timeout_ms": 1, "owned": {}, "client_id": "c" * 2_000}
+        assert bench.refused("b", 0, **said) == codes.MESSAGE_TOO_LARGE
+    assert bench.group.patterns._compiled.keys() == {"ord.*"}
+
+
 def test_names_and_patterns_add_up(bench):
     bench.topics.set("other", 1)
     bench.join("a", topics=("other",), pattern="ord.*")
