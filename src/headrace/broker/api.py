@@ -23,7 +23,7 @@ MALFORMED: Final = (
 
 
 class Request:
-    __slots__ = ("api_key", "body", "client_id", "correlation_id", "session", "throttle_ms", "version")
+    __slots__ = ("api_key", "body", "client_id", "correlation_id", "must_end", "session", "throttle_ms", "version")
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class Request:
         self.session = session
         self.client_id = session.client_id  # of this request, whatever the next one says
         self.body = body
+        self.must_end = False  # a long one, once its handler has been called: it changes something
         self.throttle_ms = throttle_ms  # in the answer; a handler that gives bytes puts it in them
 
     def response(self, body: Body) -> bytes:

@@ -117,7 +117,7 @@ class Router:
                 request = Request(key, version, correlation_id, session, None, throttle_ms)
                 meter = Meter(DECODED_BYTES_MAX)
                 work = reading(self.parts, api, request, bytes(data), at, meter)
-                InSteps(self, connection, request, work, unread_bytes=len(data), meter=meter).begin()
+                InSteps(self, connection, request, work, must_end=False, unread_bytes=len(data), meter=meter).begin()
                 return
             body = api.read(version, bytes(data), at)
             request = Request(key, version, correlation_id, session, body, throttle_ms)

@@ -104,6 +104,7 @@ def reading(parts: Parts, api: Api, request: Request, data: bytes, at: int, mete
     answer = api.handle(parts, request)
     if isinstance(answer, Later):
         return answer
+    request.must_end = isinstance(answer, Steps) and answer.must_end
     return (yield from writing(request, answer))
 
 
@@ -120,10 +121,10 @@ def writing(request: Request, answer: Body | Steps) -> Work:
 
 class InSteps:
     """One such request on its way. It holds up those behind it on its connection, as any that must wait. `unread_bytes`
-    is the length of a request that is read in steps: it counts as under way, as a Produce request does, and if its
-    client leaves before its handler was called nothing comes of it. What it takes as objects, by the `meter`, counts as
-    held for its connection: the heaviest are not read from, and the others are served on. `slot` is its place among the
-    answers, if it has one already."""
+    is the length of a request that is read in steps: it counts as under way, as a Produce request does. Whether it must
+    end although its client has left is known only when its handler was called. What it takes as objects, by the
+    `meter`, counts as held for its connection: the heaviest are not read from, and the others are served on. `slot` is
+    its place among the answers, if it has one already."""
 
     __slots__ = (
         "_connection",
@@ -171,7 +172,7 @@ class InSteps:
             self._router.reactor.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        if self._connection.closed and (not self._must_end or self._is_unread()):
+        if self._connection.closed and not (self._must_end or self._request.must_end):
             self._work.close()
             self._let_go()
             return

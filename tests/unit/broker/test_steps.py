@@ -204,6 +204,24 @@ def test_a_long_request_whose_client_leaves_while_it_is_read_is_dropped(long):
     assert long.counted() == 0
 
 
+@pytest.mark.parametrize("must_end", [False, True])
+def test_a_long_request_whose_client_leaves_goes_on_only_if_it_changes_something(long, monkeypatch, must_end):
+    seen = []
+
+    def answer():
+        yield from body(10, seen)
+        return {"brokers": [], "topics": []}
+
+    monkeypatch.setattr(long, "handle", lambda parts, request: Steps(answer(), must_end=must_end))
+    long.send()
+    while not seen:
+        long.node.reactor.run_soon()
+    long.connection.close()
+    long.run()
+    assert len(seen) == (10 if must_end else 1)
+    assert (long.counted(), long.node.server.held_bytes) == (0, 0)
+
+
 def test_a_request_that_is_far_too_long_is_refused(long, monkeypatch):
     monkeypatch.setattr(router, "OTHER_REQUEST_BYTES_MAX", 50_000)
     with pytest.raises(MalformedError, match=r"api key 3: 1\d+ bytes; at most 50000 are taken"):
