@@ -7,6 +7,7 @@ at, and kept in step from then on, so a limit above very many nodes costs no mor
 `zookeeper_stats`, the node beside the limits that shows it, is brought up to date when it is read.
 """
 
+import re
 from typing import Final, NamedTuple
 
 from headrace.keeper.tree import Tree, Usage
@@ -26,15 +27,17 @@ class Limits(NamedTuple):
     size_hard: int = -1
 
 
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 _NAMES: Final = {"count": 0, "bytes": 1, "countHardLimit": 2, "byteHardLimit": 3}
 
 
 def parse(text: bytes | None) -> Limits:
+    """Anybody may write there; what is not a number is no limit, and must not fail the requests below that path."""
     values = [-1, -1, -1, -1]
     for part in (text or b"").decode("utf-8", "replace").replace(";", ",").split(","):
         name, equals, number = part.strip().strip("=").partition("=")
         place = _NAMES.get(name)
-        if place is not None and equals and number.lstrip("-").isdigit():
+        if place is not None and equals and _NUMBER.fullmatch(number):
             values[place] = int(number)
     return Limits(*values)
 

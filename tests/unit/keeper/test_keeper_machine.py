@@ -358,6 +358,17 @@ def test_expired_nodes_are_looked_for_in_rotation(rig: Rig, monkeypatch: pytest.
     assert max(removed) == 3
 
 
+@pytest.mark.parametrize("number", ["--5", "\u00b2", "9" * 5_000, "-", ""])
+def test_a_limit_that_is_no_number_is_none(rig: Rig, number: str) -> None:
+    peer = rig.client()
+    for path in ("/q", "/zookeeper/quota/q"):
+        rig.create(peer, path)
+    limits = f"countHardLimit={number};byteHardLimit=5".encode()
+    assert rig.create(peer, "/zookeeper/quota/q/zookeeper_limits", data=limits) == codes.OK
+    assert rig.create(peer, "/q/a", data=b"1") == codes.OK
+    assert rig.create(peer, "/q/b", data=b"12345") == codes.QUOTA_EXCEEDED
+
+
 def test_what_a_quota_limits_is_counted_once_and_kept_in_step(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     peer = rig.client()
     rig.create(peer, "/q")
