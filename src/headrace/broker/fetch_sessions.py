@@ -2,8 +2,9 @@
 
     session id 0, epoch 0    a full fetch that asks for a session      id 0, epoch -1   a full fetch without one
     id N, epoch E > 0        incremental: only changed partitions      id N, epoch -1   ends session N, fetches fully
-The epoch counts requests, so that a lost or repeated one is noticed. The number of sessions is bounded; when the
-cache is full, one that has not been used for two minutes makes room, otherwise the client simply gets no session.
+The epoch counts requests, so that a lost or repeated one is noticed. The number of sessions is bounded, and that of
+partitions in all of them; when the cache is full, one that has not been used for two minutes makes room, otherwise the
+client simply gets no session, and loses the one that it wants to make larger.
 """
 
 import random
@@ -22,6 +23,7 @@ FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 EVICTION_S: Final = 120.0
 EPOCH_MAX: Final = (1 << 31) - 1
+PARTITIONS_MAX: Final = 1_000_000  # in all sessions, some 400 bytes each; a client may name any, and more each time
 
 Key = tuple[TopicKey, int]
 
@@ -79,7 +81,7 @@ class FetchSessions:
         self, request: FetchRequest, uses_ids: bool, now: float, *, update: bool = True
     ) -> tuple[Session | None, bool]:
         """The session that this request belongs to, if any, and whether it is incremental in it. Whoever does not have
-        it updated here does that himself, and then calls `drop_empty`."""
+        it updated here does that himself, and then calls `updated`."""
         session_id, epoch = request.session_id, request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id:
@@ -104,17 +106,24 @@ class FetchSessions:
         session.used_at = now
         self._sessions.move_to_end(session_id)
         if update:
+            before = len(session.partitions)
             session.update(request)
-            self.drop_empty(session)
+            self.updated(session, before)
         return session, True
 
-    def drop_empty(self, session: Session) -> None:
-        """One that is about no partition any more is not remembered."""
-        if not session.partitions and self._sessions.get(session.id) is session:
+    def updated(self, session: Session, before: int) -> None:
+        """It had so many partitions before. One that has none any more is not remembered, nor one that has grown while
+        there are too many in all."""
+        count = len(session.partitions)
+        is_over = not count or (count > before and self._is_crowded())
+        if is_over and self._sessions.get(session.id) is session:
             del self._sessions[session.id]
 
+    def _is_crowded(self) -> bool:
+        return sum([len(each.partitions) for each in self._sessions.values()]) > PARTITIONS_MAX
+
     def _create(self, uses_ids: bool, now: float) -> Session | None:
-        if len(self._sessions) >= self._slots_max:
+        if len(self._sessions) >= self._slots_max or self._is_crowded():
             if not self._sessions:
                 return None
             oldest = next(iter(self._sessions.values()))

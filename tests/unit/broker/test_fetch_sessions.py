@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.broker import fetch_sessions
 from headrace.broker.fetch_sessions import EPOCH_MAX, EVICTION_S, FetchSessions
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
@@ -55,6 +56,23 @@ def test_a_full_fetch_that_asks_for_a_session_gets_one(sessions):
     assert session.id > 0
     assert partitions(session) == ["a0", "a1", "b3"]
     assert len(sessions) == 1
+
+
+def test_partitions_in_all_sessions_are_bounded(sessions, monkeypatch):
+    monkeypatch.setattr(fetch_sessions, "PARTITIONS_MAX", 3)
+    first, second = started(sessions, "a0", "a1"), started(sessions, "b0")
+    again, _ = sessions.open(request(first.id, 1, asked("a0", "a1", offset=5)), NAMES, 0.0)
+    assert again is first, "it names again what it has"
+    grown, incremental = sessions.open(request(second.id, 1, asked("b1")), NAMES, 0.0)
+    assert (partitions(grown), incremental) == (["b0", "b1"], True), "it is answered once more"
+    assert refusal(sessions, request(second.id, 2)) == FETCH_SESSION_ID_NOT_FOUND
+    sessions.open(request(first.id, 2, asked("a2", "a3")), NAMES, 0.0)
+    assert len(sessions) == 0
+    crowd = started(sessions, "a0", "a1", "a2", "a3")
+    assert sessions.open(request(topics=asked("b0")), NAMES, 0.0) == (None, False), "a client then has no session"
+    newer = started(sessions, "b0", now=EVICTION_S)
+    assert refusal(sessions, request(crowd.id, 1)) == FETCH_SESSION_ID_NOT_FOUND, "one that is not used makes room"
+    assert partitions(newer) == ["b0"]
 
 
 def test_a_full_fetch_without_a_session_gets_none(sessions):

@@ -82,6 +82,7 @@ class SlowFetch:
         return (yield from self._attempt(one))
 
     def _update(self, session: Session, request: FetchRequest) -> Generator[None, None, None]:
+        before = len(session.partitions)
         for topic, wanted in request.topics:
             for first in range(0, len(wanted), PARTITIONS_PER_STEP):
                 session.ask(topic, wanted[first : first + PARTITIONS_PER_STEP])
@@ -90,7 +91,7 @@ class SlowFetch:
             for first in range(0, len(indexes), PARTITIONS_PER_STEP):
                 session.forget(topic, indexes[first : first + PARTITIONS_PER_STEP])
                 yield
-        self._handler.sessions.drop_empty(session)
+        self._handler.sessions.updated(session, before)
 
     def _begin_attempts(self, one: OneFetch) -> None:
         self._one = one
