@@ -8,6 +8,7 @@ others served in between; this module never decides which topics there are.
 import logging
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from weakref import WeakValueDictionary
 
 from headrace.broker import topic_config
 from headrace.broker.partition import Partition
@@ -44,7 +45,7 @@ class Topics:
         self.by_name: dict[str, Topic] = {}
         self._by_id: dict[uuid.UUID, Topic] = {}
         self._by_wire_id: dict[bytes, Topic] = {}  # the same, as Produce and Fetch have ids on the wire
-        self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
+        self._configs: WeakValueDictionary[frozenset[tuple[str, str]], LogConfig] = WeakValueDictionary()
         self._wanted: dict[Partition, None] = {}  # those that belong here and have no log yet
         self._unwanted: list[tuple[Partition, PartitionLog]] = []
         self._coordinated: list[tuple[Partition, bool]] = []  # of internal topics, changed by the delta at hand
@@ -202,11 +203,11 @@ class Topics:
             self._reconfigure(topic)
 
     def _config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """Most topics set nothing: ten thousand of them share one config."""
+        """Most topics set nothing: ten thousand of them share one config. It goes with the last topic that has it."""
         key = frozenset(overrides.items())
         config = self._configs.get(key)
         if config is None:
-            config = self._configs[key] = topic_config.log_config(overrides, self._settings)
+            self._configs[key] = config = topic_config.log_config(overrides, self._settings)
             self.packs_anew = self.packs_anew or config.compression_type != "producer"
         return config
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 NEVER = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class LogConfig:
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3_600_000

@@ -1,4 +1,5 @@
 import errno
+import gc
 import os
 import shutil
 import uuid
@@ -181,6 +182,18 @@ def test_altered_settings_reach_the_open_logs_and_bad_ones_change_nothing(node):
     assert refusal(node.controller.alter, "orders", {"retention.bytes": "x"})[0] == codes.INVALID_CONFIG
     node.controller.alter("orders", {"retention.bytes": "11"}, validate_only=True)
     assert topic.overrides == {"retention.bytes": "9"}
+
+
+def test_settings_that_no_topic_has_any_more_take_no_memory(node):
+    for name in ("a", "b"):
+        node.controller.create(name, 1, {"retention.ms": "1"})
+    assert node.topics.get("a").config is node.topics.get("b").config, "topics that set the same share it"
+    for number in range(20):
+        node.controller.alter("a", {"retention.ms": str(1_000 + number)})
+    node.controller.delete("b")
+    gc.collect()
+    kept = [dict(key) for key in node.topics._configs]
+    assert kept == [{"retention.ms": "1019"}]
 
 
 def test_an_internal_topic_stays_compacted_whatever_else_is_set(make_node):
