@@ -4,8 +4,8 @@ import re
 
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import INVALID_TOPIC_EXCEPTION
+from headrace.protocol.wire import NAME_CHARACTERS_MAX
 
-NAME_LENGTH_MAX = 249  # a directory is called name-partition, and file systems end at 255
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
@@ -45,8 +45,8 @@ def _problem(name: str) -> str | None:
         return "the empty string is not allowed"
     if name in (".", ".."):
         return f"'{name}' is not allowed"
-    if len(name) > NAME_LENGTH_MAX:
-        return f"the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    if len(name) > NAME_CHARACTERS_MAX:
+        return f"the length of '{name}' is longer than the max allowed length {NAME_CHARACTERS_MAX}"
     if not _LEGAL.fullmatch(name):
         return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
     return None

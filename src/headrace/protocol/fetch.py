@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from headrace.protocol.wire import (
     I16,
     I32,
+    NAME_CHARACTERS_MAX,
     MalformedError,
     compact_string,
     read_compact_string,
@@ -239,7 +240,7 @@ def encode_one(
     """What stands before and behind the records of an answer that has one partition, its length in front."""
     begin = (
         encode_head(version, 0, 0, session_id, 1, throttle_ms)[4:] + encode_topic(version, key, 1)
-        if throttle_ms
+        if throttle_ms or len(key) > NAME_CHARACTERS_MAX
         else _head_of_one(version, session_id, key)
     )
     head = _ID.pack(correlation_id) + begin + encode_partition(version, part)
@@ -247,7 +248,7 @@ def encode_one(
     return _ID.pack(len(head) + max(part.size, 0) + len(tail)) + head, tail
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=1024)  # of topics that there may be: a client may name one of megabytes
 def _head_of_one(version: int, session_id: int, key: TopicKey) -> bytes:
     return encode_head(version, 0, 0, session_id, 1)[4:] + encode_topic(version, key, 1)
 

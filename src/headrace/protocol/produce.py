@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from headrace.protocol.wire import (
     I16,
     I32,
+    NAME_CHARACTERS_MAX,
     MalformedError,
     compact_nullable_string,
     compact_string,
@@ -34,6 +35,7 @@ FLEXIBLE_FROM: Final = 9
 TOPIC_IDS_FROM: Final = 13
 # Topics, and partitions in all of them, in one request: it is read at once. A Java producer's largest, 1 MB by default,
 # has no room for more batches.
+BEGIN_BYTES_MAX: Final = 1024  # of a request, that are remembered: its names may be as long as a request is
 NAMED_MAX: Final = 10_000
 
 _ACKS_TIMEOUT: Final = Struct(">hi")
@@ -105,7 +107,10 @@ class ProduceDecoder:
         if len(topics) == 1 and len(topics[0][1]) == 1:
             key, ((_, start, end),) = topics[0]
             length_bytes = 4 if version < FLEXIBLE_FROM else len(uvarint(end - start + 1))
-            self._begin = bytes(data[at : start - length_bytes - 4])
+            behind = start - length_bytes - 4
+            if behind - at > BEGIN_BYTES_MAX:
+                return
+            self._begin = bytes(data[at:behind])
             self._begin_bytes = len(self._begin)
             self._known = (transactional_id, acks, timeout_ms, key)
             self._version = version
@@ -197,8 +202,9 @@ def _bounded(count: int, before: int) -> int:
 
 def encode(version: int, correlation_id: int, answers: list[Answer], throttle_ms: int = 0) -> bytes:
     """The whole answer, with its length in front. Answers of one topic stand together."""
-    if len(answers) == 1 and answers[0][2] is None:
-        # Most answers are of one topic and one partition, and differ from each other in a few numbers only.
+    if len(answers) == 1 and answers[0][2] is None and len(answers[0][0]) <= NAME_CHARACTERS_MAX:
+        # Most answers are of one topic and one partition, and differ from each other in a few numbers only. The others
+        # are not kept: a client may name a topic of megabytes.
         key, numbers, _ = answers[0]
         frame, size, head, tail, end = _frame_of_one(version, key)
         told = numbers if version >= 5 else numbers[:4]

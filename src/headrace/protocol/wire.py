@@ -6,6 +6,7 @@ from typing import Final
 I16: Final = Struct(">h")
 I32: Final = Struct(">i")
 I64: Final = Struct(">q")
+NAME_CHARACTERS_MAX: Final = 249  # of a topic: a directory is called name-partition, and file systems end at 255
 
 
 def too_many(count: int, most: int) -> str:

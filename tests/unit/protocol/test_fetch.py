@@ -16,7 +16,7 @@ from kio.serial import entity_reader, entity_writer
 from headrace.protocol import fetch
 from headrace.protocol.fetch import Fetched, FetchPartition, FetchRequest
 from headrace.protocol.message_fields import schema_fields
-from headrace.protocol.wire import MalformedError, uvarint
+from headrace.protocol.wire import NAME_CHARACTERS_MAX, MalformedError, uvarint
 
 VERSIONS = range(fetch.LOW, fetch.HIGH + 1)
 I32, I64 = (st.integers(-(1 << bits), (1 << bits) - 1) for bits in (31, 63))
@@ -313,6 +313,14 @@ def test_the_answer_of_one_partition_is_what_the_general_way_gives(correlation_i
         one = (name, topic_id, parts[:1])
         general = our_response(version, correlation_id, 0, session_id, [one], throttle_ms)
         check_encoding_of_one(version, correlation_id, session_id, one, throttle_ms, general)
+
+
+@pytest.mark.parametrize("version", range(fetch.FLEXIBLE_FROM, fetch.TOPIC_IDS_FROM))
+def test_a_name_that_no_topic_has_is_not_remembered(version):
+    fetch._head_of_one.cache_clear()
+    for name in ("t" * NAME_CHARACTERS_MAX, "t" * 100_000):
+        fetch.encode_one(version, 1, 0, name, Fetched(0, 3, -1, -1, -1, 0))
+    assert fetch._head_of_one.cache_info().currsize == 1
 
 
 @pytest.mark.parametrize("version", VERSIONS)

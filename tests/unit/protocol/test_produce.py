@@ -15,7 +15,7 @@ from kio.serial import entity_reader, entity_writer
 from headrace.protocol import produce
 from headrace.protocol.message_fields import schema_fields
 from headrace.protocol.produce import Refusal
-from headrace.protocol.wire import MalformedError, compact_string, string, uvarint
+from headrace.protocol.wire import NAME_CHARACTERS_MAX, MalformedError, compact_string, string, uvarint
 
 VERSIONS = range(produce.LOW, produce.HIGH + 1)
 I16, I32, I64 = (st.integers(-(1 << bits), (1 << bits) - 1) for bits in (15, 31, 63))
@@ -275,6 +275,25 @@ def test_the_answer_of_one_partition_is_byte_for_byte_what_kio_writes(
 ):
     for version in VERSIONS:
         check_answer(version, correlation_id, [(name, topic_id, [answer])], throttle_ms)
+
+
+LONG = "t" * 100_000  # a name that no topic has, and that a request may have all the same
+
+
+@pytest.mark.parametrize("version", range(produce.LOW, produce.TOPIC_IDS_FROM))
+def test_what_a_request_names_at_length_is_not_remembered(version):
+    short, name = "t" * NAME_CHARACTERS_MAX, LONG if version >= produce.FLEXIBLE_FROM else LONG[:30_000]
+    produce._frame_of_one.cache_clear()
+    for each in (short, name):
+        check_answer(version, 1, [(each, None, [((0, 3, -1, -1, -1), None)])], 0)
+    assert produce._frame_of_one.cache_info().currsize == 1
+    decoder = produce.ProduceDecoder()
+    for each in (short, name):
+        sent = spelled(version, None, 1, 1000, [(each, None, [(0, b"batch")])], {})
+        ((key, _),) = decoder.decode(memoryview(sent), 0, len(sent), version)[3]
+        assert key == each
+        assert len(decoder._begin) < produce.BEGIN_BYTES_MAX
+        assert len(str(decoder._known)) < produce.BEGIN_BYTES_MAX
 
 
 def test_answers_of_one_topic_stand_together():
