@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from headrace.coordinator.consumer import records as modern
 from headrace.coordinator.consumer.reading import READERS
 from headrace.coordinator.journal import Pair
+from headrace.coordinator.placing import KEPT_CHARACTERS_MAX
 from headrace.core.errors import InvariantError
 from headrace.protocol.record_bytes import (
     NO_ID,
@@ -148,13 +149,18 @@ def encode(record: GroupRecord) -> Pair:
 
 
 def encode_offset_commit(group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> Pair:
-    key = _offset_key(group_id, topic, partition)
+    if len(group_id) <= KEPT_CHARACTERS_MAX:
+        key = _offset_key(group_id, topic, partition)
+    else:
+        key = _make_offset_key(group_id, topic, partition)
     return key, None if committed is None else encode_committed_offset(committed)
 
 
-@functools.lru_cache(maxsize=OFFSET_KEYS_MAX)
-def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
+def _make_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return _OFFSET_KEY + string(group_id) + string(topic) + I32.pack(partition)
+
+
+_offset_key = functools.lru_cache(maxsize=OFFSET_KEYS_MAX)(_make_offset_key)
 
 
 def encode_committed_offset(committed: CommittedOffset) -> bytes:

@@ -1,6 +1,10 @@
 """Which partition of an internal topic a group or a transactional id belongs to, as Kafka computes it."""
 
 import functools
+from typing import Final
+
+KEY_CHARACTERS_MAX: Final = 0x7FFF  # in Kafka's records; a longer key is nobody's, and its hash would take seconds
+KEPT_CHARACTERS_MAX: Final = 256  # a client may ask for thousands of long keys, which would be kept
 
 
 def java_string_hash(text: str) -> int:
@@ -12,6 +16,14 @@ def java_string_hash(text: str) -> int:
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
-@functools.lru_cache(maxsize=4096)
 def partition_for(key: str, partition_count: int) -> int:
+    if len(key) <= KEPT_CHARACTERS_MAX:
+        return _kept(key, partition_count)
+    return 0 if len(key) > KEY_CHARACTERS_MAX else _partition_for(key, partition_count)
+
+
+def _partition_for(key: str, partition_count: int) -> int:
     return (java_string_hash(key) & 0x7FFFFFFF) % partition_count
+
+
+_kept = functools.lru_cache(maxsize=4096)(_partition_for)
