@@ -33,6 +33,12 @@ from headrace.protocol.error_codes import (
 DAY_MS = 86_400_000
 
 
+def test_a_commit_to_a_group_that_cannot_be_written_down_makes_none():
+    world = World()
+    assert commit(world, group_id=LONG) == UNKNOWN_SERVER_ERROR
+    assert not any(shard.group_ids() for shard in world.groups.shards.all())
+
+
 def test_a_shard_of_very_many_groups_is_loaded_in_short_steps():
     count = 2_000
     world = World(MemoryJournal(1))

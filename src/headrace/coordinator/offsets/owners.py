@@ -11,7 +11,9 @@ from headrace.coordinator.group_table import GroupTable
 from headrace.coordinator.offsets.requests import AnswerCodes, OffsetRequests, refused_delete, refused_fetch
 from headrace.coordinator.offsets.store import Entry
 from headrace.coordinator.topic_view import TopicPartition
+from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, ILLEGAL_GENERATION, NONE
+from headrace.protocol.record_bytes import check_strings
 
 NOT_FOUND_SINCE: Final = 9  # of OffsetCommit: before, a group that is not there has an illegal generation
 
@@ -50,6 +52,10 @@ class GroupOffsets:
         if group is None:
             if generation >= 0:
                 return GROUP_ID_NOT_FOUND if version >= NOT_FOUND_SINCE and not in_transaction else ILLEGAL_GENERATION
+            try:
+                check_strings((group_id,))
+            except PeerError as error:
+                return error.code
             self._table.new_classic(group_id)
             return NONE
         code = group.commit_fault(member_id, generation, instance_id, in_transaction=in_transaction)
