@@ -39,6 +39,23 @@ def test_a_commit_to_a_group_that_cannot_be_written_down_makes_none():
     assert not any(shard.group_ids() for shard in world.groups.shards.all())
 
 
+def test_groups_behind_one_that_fails_expire_all_the_same(monkeypatch):
+    world = World(MemoryJournal(1), offsets_retention_ms=DAY_MS)
+    for group_id in ("broken", "g"):
+        assert commit(world, group_id=group_id) == NONE
+    store = world.table().offsets
+    expired = store.expired
+
+    def fails(group_id, **how):
+        if group_id == "broken":
+            raise KeyError("a bug")
+        return expired(group_id, **how)
+
+    monkeypatch.setattr(store, "expired", fails)
+    world.pass_ms(2 * DAY_MS)
+    assert world.table("g").classic.keys() == {"broken"}
+
+
 def test_a_shard_of_very_many_groups_is_loaded_in_short_steps():
     count = 2_000
     world = World(MemoryJournal(1))

@@ -3,6 +3,7 @@
 A group that rebalances is left alone, and so is one with members of which it is not known what they read.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -12,7 +13,11 @@ from headrace.coordinator.consumer.groups import ConsumerGroups
 from headrace.coordinator.deadlines import CallLater
 from headrace.coordinator.group_admin import GroupAdmin
 from headrace.coordinator.group_table import GroupTable
+from headrace.core.errors import InvariantError
+from headrace.core.telemetry import failure
 from headrace.protocol.error_codes import NONE
+
+logger = logging.getLogger(__name__)
 
 GROUPS_PER_TURN: Final = 64
 
@@ -100,6 +105,11 @@ class Sweeps:
 
     def _sweep_some(self, due: Sequence[tuple[OffsetExpiry, str]], first: int) -> None:
         for expiry, group_id in due[first : first + GROUPS_PER_TURN]:
-            expiry.sweep(group_id)
+            try:
+                expiry.sweep(group_id)
+            except InvariantError:
+                raise
+            except Exception as error:  # it would fail each time, and those behind it would never have their turn
+                failure(logger, "group could not be looked at for what has expired", error, group=group_id)
         if first + GROUPS_PER_TURN < len(due):
             self._call_later(0, lambda: self._sweep_some(due, first + GROUPS_PER_TURN))
