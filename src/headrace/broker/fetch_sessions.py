@@ -18,6 +18,7 @@ from headrace.protocol.error_codes import (
     INVALID_FETCH_SESSION_EPOCH,
 )
 from headrace.protocol.fetch import FetchPartition, FetchRequest, TopicKey
+from headrace.protocol.wire import NAME_CHARACTERS_MAX
 
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
@@ -56,6 +57,8 @@ class Session:
             self.forget(topic, indexes)
 
     def ask(self, topic: TopicKey, wanted: list[FetchPartition]) -> None:
+        if len(topic) > NAME_CHARACTERS_MAX:
+            return  # there is no such topic, and never will be: its name, of any length, is not kept
         partitions = self.partitions
         for asked in wanted:
             known = partitions.get((topic, asked.partition))

@@ -58,6 +58,12 @@ def test_a_full_fetch_that_asks_for_a_session_gets_one(sessions):
     assert len(sessions) == 1
 
 
+def test_a_topic_that_cannot_be_is_no_part_of_a_session(sessions):
+    wanted = [*asked("a0"), ("x" * 250, [FetchPartition(0, -1, 0, -1, 1000)])]
+    session, _ = sessions.open(request(topics=wanted), NAMES, 0.0)
+    assert partitions(session) == ["a0"]
+
+
 def test_partitions_in_all_sessions_are_bounded(sessions, monkeypatch):
     monkeypatch.setattr(fetch_sessions, "PARTITIONS_MAX", 3)
     first, second = started(sessions, "a0", "a1"), started(sessions, "b0")
