@@ -72,6 +72,13 @@ def test_the_software_of_a_client_is_known_from_its_greeting(node, clients):
     assert node.server.gauges()["connections_by_software"] == {}
 
 
+def test_of_a_long_name_of_software_only_the_beginning_is_kept(clients):
+    one = clients()
+    one.ask(API_VERSIONS, 3, {"client_software_name": "n" * 100_000, "client_software_version": "1" * 100_000})
+    session = one.connection.session
+    assert (session.software_name, session.software_version) == ("n" * 100, "1" * 100)
+
+
 def test_a_client_that_has_not_authenticated_may_only_say_hello(node, clients):
     client = clients()
     client.connection.session.is_authenticated = False

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LOW, HIGH = 0, 4
 SOFTWARE_SINCE = 3
+SHOWN_CHARACTERS_MAX = 100  # of the name and the version of a client's software
 
 # What clients look for before they use the consumer group protocol, or a transaction whose end bumps the epoch.
 FEATURES = {"group.version": 1, "transaction.version": 2}
@@ -39,8 +40,10 @@ def handle(parts: SoftwareParts, request: Request) -> Body:
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return {"error_code": INVALID_REQUEST, "api_keys": []}
         session = request.session
-        session.software_name, session.software_version = name, version
-        parts.software.tell(session, name)
+        # A name may be as long as a request is: what is kept of it for each connection is not.
+        session.software_name = name[:SHOWN_CHARACTERS_MAX]
+        session.software_version = version[:SHOWN_CHARACTERS_MAX]
+        parts.software.tell(session, session.software_name)
     if request.throttle_ms:
         return _body(request.version)
     return _encoded(request.version)
