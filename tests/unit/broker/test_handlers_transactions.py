@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from coordinators import coordinators, load_all
+from node_clients import connected
 from sessions import asking
 
 from headrace.broker.api import Later, Request
@@ -30,6 +31,7 @@ from headrace.protocol import error_codes as codes
 from headrace.protocol import messages
 from headrace.protocol.message_reader import compile_reader
 from headrace.protocol.message_writer import compile_writer
+from headrace.protocol.records import Record, build_batch
 
 HANDLERS = (
     init_producer_id,
@@ -360,3 +362,31 @@ def test_transactions_that_may_have_timed_out_are_looked_at_in_slices(txn, monke
     while later:
         later.pop()()
     assert looked == [[1, 2], [3, 4], [5]]
+
+
+def test_one_request_cannot_write_for_two_producers_in_one_transaction(node, client):
+    """Only one of them would be added to the transaction; what the other has written would hold up readers for good."""
+    client.create(node, "orders", 2)
+    node.coordination.make_topic("__transaction_state")
+    given = []
+    for name in ("other", "one"):
+        node.transactions.init_producer_id(name, 60_000, None, given.append)
+        node._end_of_turn()
+    producers = [(each["producer_id"], each["producer_epoch"]) for each in given]
+    batches = [
+        build_batch(
+            [Record(0, node.clock.now_ms(), None, b"x")],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        for producer_id, epoch in producers
+    ]
+    partitions = [{"index": index, "records": bytes(each)} for index, each in enumerate(batches)]
+    with connected(node) as make:
+        body = {"transactional_id": "one", "acks": -1, "timeout": 1000}
+        topics = [{"name": "orders", "partition_data": partitions}]
+        (topic,) = make().ask(0, 12, {**body, "topic_data": topics}).responses
+    assert [each.error_code for each in topic.partition_responses] == [codes.INVALID_PRODUCER_ID_MAPPING] * 2
+    assert [each.led.end_offset for each in node.topics.get("orders").partitions] == [0, 0]

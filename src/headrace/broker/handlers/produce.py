@@ -18,6 +18,7 @@ from headrace.core.errors import PeerError
 from headrace.log.admission import UNCHECKED
 from headrace.protocol.batch import HEADER_BYTES, PRODUCER, PRODUCER_AT, TRANSACTIONAL
 from headrace.protocol.error_codes import (
+    INVALID_PRODUCER_ID_MAPPING,
     INVALID_REQUIRED_ACKS,
     INVALID_TOPIC_EXCEPTION,
     KAFKA_STORAGE_ERROR,
@@ -282,9 +283,17 @@ class ProduceHandler:
         transactions, transactional_id = self._coordinators().transactions, request[0] or ""
         refused: Packed = {}
         missing: list[tuple[str, int, int]] = []  # topic, partition, where its batch starts
-        producer = (-1, -1)
+        producers: set[tuple[int, int]] = {
+            PRODUCER.unpack_from(view, start + PRODUCER_AT) for _, _, start, _ in self.transactional(request, view)
+        }
+        if len(producers) > 1:  # only one of them would be added to the transaction, and nobody would end the others'
+            why = "Transactional records contained more than one producer ID"
+            for topic_wanted in request[3]:
+                _refuse_topic(topic_wanted, PeerError(INVALID_PRODUCER_ID_MAPPING, why), wait)
+            self._go_on(connection, (None, request[1], request[2], []), view, wait, None)
+            return
+        producer = next(iter(producers), (-1, -1))
         for topic, index, start, log in self.transactional(request, view):
-            producer = PRODUCER.unpack_from(view, start + PRODUCER_AT)
             entry = log.producers.get(producer[0])
             if entry is not None and entry.epoch == producer[1] and entry.txn_first_offset >= 0:
                 continue  # it was asked for when the first batch of this transaction came
