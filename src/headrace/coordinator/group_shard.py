@@ -22,6 +22,7 @@ from headrace.coordinator.offsets.owners import GroupOffsets
 from headrace.coordinator.shard_journal import ShardJournal
 from headrace.coordinator.topic_view import TopicPartition
 from headrace.protocol.error_codes import NONE, UNKNOWN_MEMBER_ID
+from headrace.protocol.record_bytes import RecordError
 
 GROUPS_PER_STEP: Final = 64
 OFFSETS_PER_STEP: Final = 1_000  # that go out of memory at once
@@ -65,6 +66,7 @@ class GroupShard:
         if record.value is None:
             self.table.classic.pop(record.group_id, None)
         else:
+            _check_members(record.value)
             self.table.new_classic(record.group_id).restore(record.value)
 
     def prepared(self) -> Steps:
@@ -172,6 +174,16 @@ class GroupShard:
 
         waiting.expect()
         self.table.journal.append(records, written)
+
+
+def _check_members(metadata: GroupMetadata) -> None:
+    """RecordError where they cannot be members of one group: bytes from the disk are not trusted."""
+    members = metadata.members
+    instances = [each.group_instance_id for each in members if each.group_instance_id is not None]
+    if len({each.member_id for each in members}) < len(members) or len(set(instances)) < len(instances):
+        raise RecordError(f"{len(members)} members, of which some are the same")
+    if members and metadata.protocol is None:
+        raise RecordError(f"{len(members)} members, and no protocol that they have chosen")
 
 
 def _unknown(member_id: str, instance_id: str | None) -> Body:

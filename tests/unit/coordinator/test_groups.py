@@ -56,6 +56,23 @@ def test_groups_behind_one_that_fails_expire_all_the_same(monkeypatch):
     assert world.table("g").classic.keys() == {"broken"}
 
 
+MEMBER = group_records.MemberMetadata("m", "c", "/127.0.0.1", 60_000, 10_000, ORDERS, b"", "i")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "members"),
+    [(None, (MEMBER,)), ("range", (MEMBER, MEMBER)), ("range", (MEMBER, MEMBER._replace(member_id="n")))],
+)
+def test_a_record_of_members_that_cannot_be_is_passed_over(protocol, members):
+    world = World(MemoryJournal(1))
+    assert commit(world, group_id="other") == NONE
+    metadata = group_records.GroupMetadata("consumer", 1, protocol, "m", 0, members)
+    world.journal.append(0, [group_records.encode_group_metadata("g", metadata)], lambda error: None)
+    again = world.restarted()
+    assert len(again.journal.skips) == 1
+    assert again.table().classic.keys() == {"other"}
+
+
 def test_a_shard_of_very_many_groups_is_loaded_in_short_steps():
     count = 2_000
     world = World(MemoryJournal(1))
