@@ -43,6 +43,7 @@ class OffsetStore:
         # By group and partition, since that is how they are asked for: each producer that has one pending.
         self._pending: dict[str, dict[TopicPartition, dict[int, _Pending]]] = {}
         self._open: dict[int, set[str]] = {}  # producer → groups in which its transaction has written
+        self._open_in: dict[str, set[int]] = {}  # the same by group
         self._writing: dict[str, dict[TopicPartition, int]] = {}  # how many commits are on their way
         self._sequence = 0
 
@@ -65,7 +66,7 @@ class OffsetStore:
 
     def has_open_transaction(self, group_id: str) -> bool:
         """A group with one must not be forgotten, even if a tombstone has taken all that it had pending."""
-        return any(group_id in groups for groups in self._open.values())
+        return group_id in self._open_in
 
     def partitions(self, group_id: str) -> list[TopicPartition]:
         """What must be deleted with the group: the partitions with an offset, be it pending or still on its way."""
@@ -129,10 +130,15 @@ class OffsetStore:
             waiting = self._pending.setdefault(group_id, {}).setdefault((topic, partition), {})
             waiting[producer_id] = _Pending(committed, self._sequence)
             self._open.setdefault(producer_id, set()).add(group_id)
+            self._open_in.setdefault(group_id, set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """A marker was written to the partition of the journal that these groups are in."""
         for group_id in self._open.pop(producer_id, ()):
+            producers = self._open_in[group_id]
+            producers.discard(producer_id)
+            if not producers:
+                del self._open_in[group_id]
             self._end_in_group(producer_id, group_id, committed)
 
     def _end_in_group(self, producer_id: int, group_id: str, committed: bool) -> None:

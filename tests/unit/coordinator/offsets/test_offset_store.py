@@ -1,6 +1,7 @@
 """Committed and pending offsets: which of them counts, when they are gone, and that a restart finds the same."""
 
 import pytest
+from calls import calls_of
 from group_harness import finish
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,6 +47,19 @@ def test_each_group_and_partition_has_its_own_offset(store):
     assert store.get("g", "t", 2) is store.get("nobody", "t", 0) is None
     assert store.all("g") == {("t", 0): at(5), ("t", 1): at(6)}
     assert store.group_ids() == {"g", "h"}
+
+
+def test_a_group_is_not_looked_for_in_every_open_transaction(store):
+    """It is asked for each group that may have expired, and there may be very many of both."""
+    for producer in range(1_000):
+        store.pend(producer, f"g{producer % 2}", [("t", 0, at(producer))])
+    assert calls_of(lambda: store.has_open_transaction("other")) < 10
+    assert store.has_open_transaction("g0")
+    for producer in range(0, 1_000, 2):
+        store.end_transaction(producer, producer % 4 == 0)
+    assert not store.has_open_transaction("g0")
+    assert store.has_open_transaction("g1")
+    assert store.get("g0", "t", 0) == at(996)
 
 
 def test_nothing_changes_before_it_is_written(store):
