@@ -10,6 +10,7 @@ from headrace.coordinator.consumer.groups import ConsumerGroups
 from headrace.coordinator.offsets.store import OffsetStore
 from headrace.coordinator.transactions.state import TransactionMachine
 from headrace.log.appender import Appender
+from headrace.log.flush_state import FlushState
 from headrace.log.partition_log import PartitionLog
 from headrace.log.producer_state import ProducerState
 from headrace.protocol.error_codes import NONE
@@ -32,7 +33,7 @@ def answers_before_the_write(patch):
 
 
 def answers_before_the_flush(patch):
-    patch.setattr(PartitionLog, "wants_flush", lambda log, group: False)
+    patch.setattr(FlushState, "holds_back", lambda state, group, messages_max: False)
 
 
 def takes_a_batch_twice(patch):

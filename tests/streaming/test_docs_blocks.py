@@ -1,6 +1,6 @@
 """The blocks of docs/ that need Spark, run in the shared session: commands in this process, Python with its `spark`.
 
-A run that would go on for ever is given --once, a question is answered with yes, and the tables' directory is an
+A run that would go on forever is given --once, a question is answered with yes, and the tables' directory is an
 absolute path in Python, for the JVM was started elsewhere; the rest is as printed. A block of tests is a block whose
 `test_…` functions are called, with the test kit's fixture. The pipeline of docs/pipelines.md is the README's.
 """

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructType
 
 from headrace.streaming.declarations import TableOutput
-from headrace.streaming.delete_markers import Markers
+from headrace.streaming.delete_markers import DeleteMarkers
 from headrace.streaming.delta_writes import Stamp, create_table, is_new
-from headrace.streaming.keyed_merge import KeyedTable
-from headrace.streaming.keyed_order import order_field, order_of
+from headrace.streaming.keyed.merge import KeyedTable
+from headrace.streaming.keyed.order import order_field, order_of
 
 if TYPE_CHECKING:
     from pipeline_runs import Bench
@@ -31,7 +31,7 @@ def test_it_leaves_what_a_merge_would(spark: SparkSession, tmp_path: Path) -> No
         whole = StructType([*frame.schema.fields, order_field(order, frame.schema)])
         create_table(spark, path, whole, output, change_feed=False)
         assert is_new(spark, path)
-        markers = Markers(f"{path}-deletes", output, order)
+        markers = DeleteMarkers(f"{path}-deletes", output, order)
         table = KeyedTable(output, path, markers, order, alone=name == "appended")
         table.write(frame, frame.columns, Stamp(pipeline="shop", version=1, node="orders", batch=0, sources=()))
         assert not is_new(spark, path)

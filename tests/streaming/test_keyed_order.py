@@ -13,13 +13,13 @@ from pipeline_runs import Bench
 
 from headrace.streaming import delete_markers
 from headrace.streaming.declarations import TableOutput
-from headrace.streaming.delete_markers import Markers
+from headrace.streaming.delete_markers import DeleteMarkers
 from headrace.streaming.delta_writes import Stamp, create_table
 from headrace.streaming.durations import duration
-from headrace.streaming.keyed_history import HistoryTable, history_schema
-from headrace.streaming.keyed_merge import KeyedTable
-from headrace.streaming.keyed_order import PARTITIONS_MARK, SEVERAL_MARK, order_field, order_of
-from headrace.streaming.keyed_partial import PartialTable, orders_field
+from headrace.streaming.keyed.history import HistoryTable, history_schema
+from headrace.streaming.keyed.merge import KeyedTable
+from headrace.streaming.keyed.order import PARTITIONS_MARK, SEVERAL_MARK, order_field, order_of
+from headrace.streaming.keyed.partial import PartialTable, orders_field
 from headrace.tables.compare import compare
 from headrace.tables.reading import open_snapshot
 
@@ -59,7 +59,7 @@ class Table:
         self.restart()
 
     def restart(self) -> None:
-        self.markers = Markers(self.deletes, self._output, self._order)
+        self.markers = DeleteMarkers(self.deletes, self._output, self._order)
         partial = PartialTable if self._output.nulls == "unchanged" else KeyedTable
         kind = HistoryTable if self._output.history else partial
         self.keyed = kind(self._output, self.path, self.markers, self._order, alone=True)

@@ -97,7 +97,7 @@ def zoo(shared_spark: Any, shared_broker: headrace.Broker, tmp_path_factory: pyt
     path = bench.file(CODE.replace("{names}", names))
     bench.send("zoo", [order(row) for row in FIRST], key=lambda value: value["customer"])
     bench.once(path)
-    # A static table is read anew by each batch.
+    # A static table is read again by each batch.
     more = shared_spark.createDataFrame([("d", "Dan")], "customer string, name string").write
     more.format("delta").mode("append").save(names)
     bench.send("zoo", [order(row) for row in SECOND], key=lambda value: value["customer"])

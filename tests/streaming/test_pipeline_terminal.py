@@ -107,7 +107,7 @@ def test_a_run_and_a_replay_of_it_as_a_person_sees_them(shared_broker: headrace.
 
 
 def _fits(text: str, width: int) -> bool:
-    """That it was drawn anew: the bottom line is where it belongs."""
+    """That it was drawn again: the bottom line is where it belongs."""
     return (
         text.rstrip("\n").splitlines()[-1].startswith("Ctrl-C stops it") and max(map(len, text.splitlines())) <= width
     )

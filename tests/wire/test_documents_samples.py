@@ -41,7 +41,7 @@ def local_broker(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def printed_topic(bootstrap: str, admin: AdminClient) -> Iterator[PrintedTopic]:
-    """Makes sure that a topic of the texts does not exist, or exists anew with so many partitions."""
+    """Makes sure that a topic of the texts does not exist, or exists again with so many partitions."""
     with contextlib.ExitStack() as stack:
         # Two workers with the same broker would delete each other's topics: one of them at a time.
         turn = stack.enter_context(open(f"{tempfile.gettempdir()}/headrace-documents-{bootstrap}.lock", "w"))

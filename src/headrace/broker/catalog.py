@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from headrace.broker.journal import NOTHING_READ, Journal
+from headrace.broker.journal import NOTHING_READ, MirroredJournal
 from headrace.broker.journal_format import Entry
 from headrace.core.errors import OperatorError
 from headrace.core.files import Disk
@@ -50,7 +50,7 @@ class Catalog:
         self.broker_settings: dict[str, dict[str, str]] = {CLUSTER_WIDE: {}, THIS_BROKER: {}}
         self.producer_ids_end = 0  # the first producer id that no block holds yet
         self.healed_at = NOTHING_READ - 1  # the change up to which some may have been lost
-        self._journal = Journal(directories, JOURNAL_NAME, disk, self._live)
+        self._journal = MirroredJournal(directories, JOURNAL_NAME, disk, self._live)
 
     @classmethod
     def open(cls, directories: Sequence[str], disk: Disk, cluster_id: str = "") -> Self:

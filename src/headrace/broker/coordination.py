@@ -12,14 +12,13 @@ from headrace.broker.local_markers import LocalMarkers
 from headrace.broker.partition import Partition
 from headrace.broker.shard_work import ShardWork
 from headrace.broker.standalone import StandaloneController
-from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.topics import Topics
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.group_shard import FORGOTTEN_PER_STEP, GroupShard
 from headrace.coordinator.groups import Groups
 from headrace.coordinator.journal import AllOf, Done
 from headrace.coordinator.journal_loading import Steps
-from headrace.coordinator.placing import partition_for
+from headrace.coordinator.placing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
 from headrace.coordinator.transactions.coordinator import Transactions
 from headrace.coordinator.transactions.markers import TransactionEnd
 from headrace.coordinator.transactions.settings import TransactionSettings

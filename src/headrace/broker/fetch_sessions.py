@@ -40,7 +40,7 @@ class SessionPartition:
         self.told_start = -1
 
 
-class Session:
+class FetchSession:
     __slots__ = ("epoch", "id", "partitions", "used_at", "uses_ids")
 
     def __init__(self, session_id: int, uses_ids: bool, now: float) -> None:
@@ -75,14 +75,14 @@ class Session:
 class FetchSessions:
     def __init__(self, slots_max: int) -> None:
         self._slots_max = slots_max
-        self._sessions: OrderedDict[int, Session] = OrderedDict()  # longest unused first
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # longest unused first
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def open(
         self, request: FetchRequest, uses_ids: bool, now: float, *, update: bool = True
-    ) -> tuple[Session | None, bool]:
+    ) -> tuple[FetchSession | None, bool]:
         """The session that this request belongs to, if any, and whether it is incremental in it. Whoever does not have
         it updated here does that himself, and then calls `updated`."""
         session_id, epoch = request.session_id, request.session_epoch
@@ -114,7 +114,7 @@ class FetchSessions:
             self.updated(session, before)
         return session, True
 
-    def updated(self, session: Session, before: int) -> None:
+    def updated(self, session: FetchSession, before: int) -> None:
         """It had so many partitions before. One that has none any more is not remembered, nor one that has grown while
         there are too many in all."""
         count = len(session.partitions)
@@ -125,7 +125,7 @@ class FetchSessions:
     def _is_crowded(self) -> bool:
         return sum([len(each.partitions) for each in self._sessions.values()]) > PARTITIONS_MAX
 
-    def _create(self, uses_ids: bool, now: float) -> Session | None:
+    def _create(self, uses_ids: bool, now: float) -> FetchSession | None:
         if len(self._sessions) >= self._slots_max or self._is_crowded():
             if not self._sessions:
                 return None
@@ -136,6 +136,6 @@ class FetchSessions:
         session_id = random.randrange(1, 1 << 31)
         while session_id in self._sessions:
             session_id = random.randrange(1, 1 << 31)
-        session = Session(session_id, uses_ids, now)
+        session = FetchSession(session_id, uses_ids, now)
         self._sessions[session_id] = session
         return session

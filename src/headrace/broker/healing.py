@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from headrace.broker.catalog import TopicEntry
 from headrace.broker.topic_config import internal_overrides
-from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from headrace.coordinator.placing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.core.settings.broker import BrokerSettings
 
 KEPT_FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace.broker.journal_reader import JournalReader
+from headrace.broker.journal_reader import LogJournalReader
 from headrace.broker.topic_config import internal_overrides
 from headrace.coordinator.journal import Done, Pair
 from headrace.core.clock import Clock
@@ -158,8 +158,8 @@ class TopicJournal:
 
     # ── taking over, and giving up ───────────────────────────────────────────────────────────────────────────────
 
-    def reader(self, partition: int) -> JournalReader:
-        return JournalReader(self._log(partition), functools.partial(self.skipped, partition))
+    def reader(self, partition: int) -> LogJournalReader:
+        return LogJournalReader(self._log(partition), functools.partial(self.skipped, partition))
 
     def is_ready(self, partition: int) -> bool:
         log = self._log(partition)

@@ -31,7 +31,7 @@ class JournalCopy:
         self.size: int | None = None
 
 
-class Journal:
+class MirroredJournal:
     def __init__(self, directories: Sequence[str], name: str, disk: Disk, live: Callable[[], list[Entry]]) -> None:
         """`live` gives the entries that a file needs to hold now, for when one is written again."""
         self._disk = disk

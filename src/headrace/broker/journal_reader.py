@@ -30,7 +30,7 @@ SLICE_BYTES: Final = 32 << 10  # read at once; a larger batch is read whole
 Skipped = Callable[[int, Exception], None]  # an offset, and why it makes no sense
 
 
-class JournalReader:
+class LogJournalReader:
     def __init__(self, log: PartitionLog, skipped: Skipped) -> None:
         self._log = log
         self._skipped = skipped

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.broker.internal_topics import Told
-from headrace.broker.topic_names import OFFSETS_TOPIC
 from headrace.coordinator.journal import AllOf, Done
+from headrace.coordinator.placing import OFFSETS_TOPIC
 from headrace.coordinator.topic_view import TopicPartition
 from headrace.coordinator.transactions.markers import TransactionEnd
 from headrace.core.clock import Clock

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.broker.answer_cache import AnswerCache
 from headrace.broker.catalog import Catalog
+from headrace.broker.counters import counters
 from headrace.broker.dynamic_settings import DynamicSettings
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.handlers import NAMES
@@ -30,14 +31,14 @@ from headrace.broker.rights import Authorizer, Rights
 from headrace.broker.router import Router
 from headrace.broker.server import Server
 from headrace.broker.standalone import StandaloneController
-from headrace.broker.steps import finish
-from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.topics import Topics
 from headrace.broker.turn_clock import TurnClock
+from headrace.coordinator.placing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.errors import InvariantError
 from headrace.core.files import Disk, OpenFiles
 from headrace.core.settings.broker import BrokerSettings
+from headrace.core.steps import finish
 from headrace.log.compaction.compactor import CompactionSettings, Compactor
 from headrace.log.compaction.process import CompactionProcess
 from headrace.log.housekeeping import Housekeeping
@@ -179,30 +180,10 @@ class Node:
         )
 
     def _router(self) -> Router:
-        topics, store, server, metrics = self.topics, self.store, self.server, self.metrics
-        produce = ProduceHandler(
-            topics,
-            store,
-            TurnClock(self.clock, self.reactor),
-            server,
-            metrics,
-            self.slow_workers,
-            lambda: self.coordination,
-            self.rights,
-            self.throttle,
-        )
-        fetch = FetchHandler(
-            topics,
-            store,
-            self.fetch_sessions,
-            self.purgatory,
-            server,
-            metrics,
-            self.settings.fetch_max_bytes,
-            self.rights,
-            self.throttle,
-        )
-        return Router(self.parts, produce, fetch, server, metrics, self.throttle)
+        parts, serving = self.parts, (self.server, self.metrics, self.throttle)
+        produce = ProduceHandler(parts, TurnClock(self.clock, self.reactor), *serving, self.slow_workers)
+        fetch = FetchHandler(parts, *serving, self.fetch_sessions, self.purgatory, self.settings.fetch_max_bytes)
+        return Router(parts, produce, fetch, *serving)
 
     def _start_loops(self) -> None:
         settings, every, keeper = self.settings, self.reactor.every, self.housekeeping
@@ -374,24 +355,7 @@ class Node:
         ready = threading.Event()
 
         def take() -> None:
-            found.update(self.metrics.snapshot())
-            found["batches_appended"] = self.writer.batches_written
-            found["bytes_appended"] = self.writer.bytes_written
-            found["log_directory_online"] = {(d.path,): int(d.online) for d in self.store.directories}
-            found["recovered_bytes"] = self.store.recovered_bytes
-            found["cut_bytes"] = self.store.cut_bytes
-            found["poison_batches"] = self.store.poison_batches
-            found.update(self.store.damage())
-            found["scrubbed_bytes"] = self.scrub.bytes
-            found["scrub_passes"] = self.scrub.passes
-            found["partitions"] = len(self.store.logs)
-            found["topics"] = len(list(self.topics.all()))
-            found["open_files"] = len(self.files)
-            if self._coordination is not None:
-                found.update(self._coordination.damage())
-            found.update(self.server.gauges())
-            found["waiting_fetches"] = self.purgatory.count
-            found["fetch_sessions"] = len(self.fetch_sessions)
+            found.update(counters(self, self._coordination))
             ready.set()
 
         self.reactor.call_from_thread(take)
@@ -399,14 +363,20 @@ class Node:
             raise TimeoutError(f"the broker's loop did not answer within {SNAPSHOT_TIMEOUT_S:g} s")
         return found
 
-    def close(self) -> None:
-        """Stops listening, writes all that is staged, flushes, and marks the directories as cleanly stopped."""
+    def _stop_listening(self) -> bool:
+        """False if that was done before."""
         if self._closed:
-            return
+            return False
         self._closed = True
         if self._http is not None:
             self._http.stop()
         self.server.stop_listening()
+        return True
+
+    def close(self) -> None:
+        """Stops listening, writes all that is staged, flushes, and marks the directories as cleanly stopped."""
+        if not self._stop_listening():
+            return
         self.compactor.close()
         self.scrub.close()
         self._compaction_process.close()
@@ -432,12 +402,8 @@ class Node:
     def abandon(self) -> None:
         """Leaves everything as `kill -9` would: nothing more is written, flushed or answered. For tests; the loop must
         have ended."""
-        if self._closed:
+        if not self._stop_listening():
             return
-        self._closed = True
-        if self._http is not None:
-            self._http.stop()
-        self.server.stop_listening()
         self._compaction_process.close()
         # What was handed to a thread may still reach the disk, as it may when a process is killed.
         for workers in (self.slow_workers, self._cleaners, self._scrubbers, self._writers, self._flushers):

@@ -1,7 +1,7 @@
 """What handlers are given of a broker: the parts that they ask and change, and nothing that runs or ends it.
 
 The composition root makes `Parts` once. The type of a handler's first argument says which of them it needs, so a test
-gives it no others. Produce and Fetch are not called this way: they are made with their parts.
+gives it no others. Produce and Fetch are not called this way: they are made with theirs.
 """
 
 from __future__ import annotations
@@ -101,6 +101,11 @@ class MarkerParts(LogParts, Protocol):
 class DirectoryParts(LogParts, Protocol):
     @property
     def store(self) -> LogStore: ...
+
+
+class ProduceParts(DirectoryParts, Protocol):
+    @property
+    def coordinators(self) -> Callable[[], Coordination]: ...
 
 
 class ClusterParts(RightsPart, Protocol):

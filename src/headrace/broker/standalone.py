@@ -15,11 +15,11 @@ from typing import Final
 from headrace.broker import strays, topic_config
 from headrace.broker.assignment import check_replicas
 from headrace.broker.catalog import Catalog, TopicEntry
-from headrace.broker.steps import finish
 from headrace.broker.topic_names import INTERNAL, check_collision, check_name, folded
 from headrace.broker.topics import Topic, Topics
 from headrace.core.errors import PeerError, StorageError
 from headrace.core.settings.broker import BrokerSettings
+from headrace.core.steps import finish
 from headrace.log.directory import LogDirectory
 from headrace.log.store import LogStore
 from headrace.protocol import error_codes

@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.broker.api import Later, Request, framed
+from headrace.core.steps import finish
 from headrace.protocol.message_reader import Meter
 from headrace.protocol.messages import Body, decode_request_in_steps, encode_response_in_steps
 
@@ -28,7 +29,6 @@ ITEMS_PER_STEP: Final = 32  # of a loop whose single rounds cost next to nothing
 ITEMS_MIN: Final = 100  # an answer with more of them, in its lists and the lists in those, is written in steps
 
 Work = Generator[None, None, "bytes | Later"]
-Result = TypeVar("Result")
 Answered = TypeVar("Answered", bound="Body | Later")
 Key = TypeVar("Key")
 
@@ -64,16 +64,6 @@ def tally(keys: Iterable[Key]) -> Generator[None, None, dict[Key, int]]:
         if at % ITEMS_PER_STEP == 0:
             yield
     return counts
-
-
-def finish(work: Generator[None, None, Result]) -> Result:
-    """All steps, here and now."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
 
 
 def is_long(answer: Body) -> bool:

@@ -2,12 +2,11 @@
 
 import re
 
+from headrace.coordinator.placing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import INVALID_TOPIC_EXCEPTION
 from headrace.protocol.wire import NAME_CHARACTERS_MAX
 
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")

@@ -65,6 +65,10 @@ class Topics:
     def by_wire_id(self, topic_id: bytes) -> Topic | None:
         return self._by_wire_id.get(topic_id)
 
+    def by_key(self, key: str | bytes) -> Topic | None:
+        """By name or by id, whichever the version of a Produce, Fetch or OffsetCommit has."""
+        return self.by_name.get(key) if isinstance(key, str) else self._by_wire_id.get(key)
+
     def all(self) -> Iterable[Topic]:
         return self.by_name.values()
 

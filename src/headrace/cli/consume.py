@@ -14,7 +14,7 @@ from headrace.client.moments import HELP, METAVAR
 
 if TYPE_CHECKING:
     from headrace.cli.reaching import Reach
-    from headrace.cli.records.reading import ReadPlan
+    from headrace.cli.records.reading import ReadPlan, RecordReading
     from headrace.cli.records.view import ShownRecord
     from headrace.client.cluster import ClusterClient
     from headrace.client.offsets import PartitionName
@@ -115,17 +115,21 @@ def consume(
     )
     from headrace.cli.records.reading import RecordReading
 
-    out = sys.stdout.buffer
     with RecordReading(reach, plan) as reading:
         try:
-            for batch in reading.batches():
-                out.write(b"".join(map(shape, batch)))
-                out.flush()
+            print_batches(reading, shape)
         except KeyboardInterrupt:
             sys.exit(130)  # how --follow is meant to end: no word about it
     if limit is not None and reading.count < limit:
         click.echo(f"headrace: only {reading.count:,} of {limit:,} records came", err=True)
         sys.exit(EXIT_SHORT)
+
+
+def print_batches(reading: "RecordReading", shape: "Callable[[ShownRecord], bytes]") -> None:
+    out = sys.stdout.buffer
+    for batch in reading.batches():
+        out.write(b"".join(map(shape, batch)))
+        out.flush()
 
 
 def record_test(key: str | None, expression: str | None) -> "Callable[[ShownRecord], bool] | None":

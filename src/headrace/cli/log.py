@@ -130,12 +130,12 @@ def _check_journal(directory: "CheckedDirectory", disk: "Disk") -> None:
     import os
 
     from headrace.broker.catalog import JOURNAL_NAME
-    from headrace.broker.journal import Journal
+    from headrace.broker.journal import MirroredJournal
     from headrace.core.errors import OperatorError
     from headrace.log.checking import LogFinding
 
     path = os.path.join(directory.path, JOURNAL_NAME)
-    journal = Journal([directory.path], JOURNAL_NAME, disk, list)
+    journal = MirroredJournal([directory.path], JOURNAL_NAME, disk, list)
     try:
         if os.path.exists(path):
             journal.load()

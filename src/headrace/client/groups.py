@@ -7,10 +7,10 @@ from headrace.client.cluster import BrokerAddress, ClusterClient
 from headrace.client.errors import KafkaError, check
 from headrace.client.offsets import PartitionName
 from headrace.protocol.api_keys import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_FETCH
+from headrace.protocol.consumer_protocol import CONSUMER
 from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, UNSUPPORTED_VERSION
 
 _BY_NAME_MAX = 9  # later versions of OffsetFetch and OffsetCommit name topics by id
-_CONSUMER = "consumer"
 _UPGRADED = {0: False, 1: True}
 
 
@@ -60,7 +60,7 @@ def list_groups(cluster: ClusterClient, states: Iterable[str] = (), types: Itera
             return answer
 
         for each in cluster.patiently(ask).groups:
-            if each.protocol_type in ("", _CONSUMER):
+            if each.protocol_type in ("", CONSUMER):
                 kind = getattr(each, "group_type", "") or "Unknown"
                 state = getattr(each, "group_state", "") or "Unknown"
                 found[each.group_id] = ListedGroup(each.group_id, kind.capitalize(), state)
@@ -110,7 +110,7 @@ def _newer(found: Any, node: BrokerAddress) -> GroupDetails:
 def _classic(found: Any, node: BrokerAddress) -> GroupDetails:
     from headrace.protocol.consumer_protocol import read_assignment
 
-    readable = found.protocol_type in ("", _CONSUMER)
+    readable = found.protocol_type in ("", CONSUMER)
     members = []
     for each in found.members:
         partitions = read_assignment(each.member_assignment)[0] if readable else ()

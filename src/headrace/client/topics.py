@@ -102,7 +102,7 @@ def describe(cluster: ClusterClient, names: Sequence[str], per_answer: int = PAR
             pieces.setdefault(topic.name, []).extend(
                 PartitionFacts(
                     each.partition_index,
-                    None if each.leader_id == _NO_LEADER else each.leader_id,
+                    _leader(each.leader_id),
                     each.replica_nodes,
                     each.isr_nodes,
                     each.eligible_leader_replicas,
@@ -116,6 +116,10 @@ def describe(cluster: ClusterClient, names: Sequence[str], per_answer: int = PAR
         cursor = {"topic_name": at.topic_name, "partition_index": at.partition_index}
 
 
+def _leader(node_id: int) -> int | None:
+    return None if node_id == _NO_LEADER else node_id
+
+
 def described_by_metadata(cluster: ClusterClient, names: Sequence[str]) -> list[TopicFacts]:
     """By the older request, which says nothing of replicas that may lead once none is in sync."""
     if not names:
@@ -126,7 +130,7 @@ def described_by_metadata(cluster: ClusterClient, names: Sequence[str]) -> list[
         partitions = sorted(
             PartitionFacts(
                 each.partition_index,
-                None if each.leader_id == _NO_LEADER else each.leader_id,
+                _leader(each.leader_id),
                 each.replica_nodes,
                 each.isr_nodes,
             )

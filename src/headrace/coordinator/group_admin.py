@@ -9,12 +9,12 @@ from typing import Final
 
 from headrace.coordinator import group_records
 from headrace.coordinator.classic.effects import Body
-from headrace.coordinator.classic.facts import State
+from headrace.coordinator.classic.facts import GroupState
 from headrace.coordinator.classic.group import ClassicGroup
 from headrace.coordinator.classic.members import Ticket
 from headrace.coordinator.consumer.groups import ConsumerGroups
 from headrace.coordinator.group_table import GroupTable
-from headrace.coordinator.journal import Pair
+from headrace.coordinator.journal import AllOf, Pair
 from headrace.coordinator.topic_view import TopicPartition
 from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NONE, NOT_COORDINATOR
 
@@ -32,16 +32,16 @@ class GroupAdmin:
         """As DescribeGroups has it: classic groups only."""
         group = self._table.classic.get(group_id)
         if group is not None:
-            return group.described()
+            return group.facts.described()
         why = "not found" if self._consumers.get(group_id) is None else "is not a classic group"
-        return undescribed(group_id, GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.", str(State.DEAD))
+        return undescribed(group_id, GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.", str(GroupState.DEAD))
 
     def all(self) -> Iterable[Body]:
         for group in list(self._table.classic.values()):
             yield {
                 "group_id": group.group_id,
-                "protocol_type": group.protocol_type or "",
-                "group_state": str(group.state),
+                "protocol_type": group.facts.protocol_type or "",
+                "group_state": str(group.facts.state),
                 "group_type": CLASSIC,
             }
         yield from self._consumers.listed()
@@ -149,14 +149,11 @@ def deleted(
     last is done."""
     results: list[dict[str, object]] = []
     seen: set[str] = set()
-    left = 1  # until all have been asked
+    waiting = AllOf(lambda _: answer({"results": results}))
 
     def told(result: dict[str, object], code: int) -> None:
-        nonlocal left
         result["error_code"] = code
-        left -= 1
-        if left == 0:
-            answer({"results": results})
+        waiting.told(None)
 
     for group_id in group_ids:
         yield
@@ -167,9 +164,9 @@ def deleted(
         result: dict[str, object] = {"group_id": group_id, "error_code": admin if isinstance(admin, int) else NONE}
         results.append(result)
         if not isinstance(admin, int):
-            left += 1
+            waiting.expect()
             yield from admin.delete_slowly(group_id, partial(told, result))
-    told({}, NONE)
+    waiting.told(None)
 
 
 def _lowered(names: Iterable[str]) -> Generator[None, None, set[str]]:

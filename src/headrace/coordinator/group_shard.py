@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from headrace.coordinator import group_records
 from headrace.coordinator.classic.effects import Body, CreationStored, Store, join_refused, sync_refused
-from headrace.coordinator.classic.members import JoinRequest, Ticket
+from headrace.coordinator.classic.members import JoinRequest, SyncRequest, Ticket
 from headrace.coordinator.consumer.groups import ConsumerGroups
 from headrace.coordinator.group_admin import GroupAdmin
 from headrace.coordinator.group_records import GroupMetadata, GroupMetadataRecord, OffsetCommitRecord, UnknownRecord
@@ -67,7 +67,7 @@ class GroupShard:
             self.table.classic.pop(record.group_id, None)
         else:
             _check_members(record.value)
-            self.table.new_classic(record.group_id).restore(record.value)
+            self.table.new_classic(record.group_id).facts.restore(record.value)
 
     def prepared(self) -> Steps:
         table, consumers = self.table, self.consumers
@@ -111,23 +111,12 @@ class GroupShard:
         created = Store(GroupMetadata("", 0, None, None, now.wall_ms, ()), CreationStored(), before=tuple(before))
         self.table.perform(group, [*group.join(request, answer, now), created])
 
-    def sync(
-        self,
-        group_id: str,
-        member_id: str,
-        generation: int,
-        instance_id: str | None,
-        protocol_type: str | None,
-        protocol_name: str | None,
-        assignment: Mapping[str, bytes],
-        answer: Ticket,
-    ) -> None:
-        classic, consumer = self.table.classic.get(group_id), self.consumers.get(group_id)
-        asked = (member_id, generation, instance_id, protocol_type, protocol_name)
+    def sync(self, request: SyncRequest, answer: Ticket) -> None:
+        classic, consumer = self.table.classic.get(request.group_id), self.consumers.get(request.group_id)
         if classic is not None:
-            self.table.perform(classic, classic.sync(*asked, assignment, answer, self.table.now()))
+            self.table.perform(classic, classic.sync(request, answer, self.table.now()))
         elif consumer is not None:
-            self.consumers.sync(consumer, *asked, answer)
+            self.consumers.sync(consumer, request, answer)
         else:
             answer(sync_refused(UNKNOWN_MEMBER_ID))
 

@@ -66,7 +66,7 @@ class GroupTable:
         return self.journal.is_closed
 
     def usage(self) -> MemberUsage:
-        rosters = [group.roster for group in self.classic.values()]
+        rosters = [group.facts.roster for group in self.classic.values()]
         byte_count = sum(each.byte_count + each.assignment_bytes for each in rosters)
         return MemberUsage(byte_count + self.consumer_bytes(), sum(len(each.pending) for each in rosters))
 

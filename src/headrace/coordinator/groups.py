@@ -7,10 +7,10 @@ Requests that may have to wait take an `answer`, which is called exactly once, a
 field names. Requests that never wait (heartbeat, describe, list) return what they have to say.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 from headrace.coordinator.classic.effects import Body, join_refused, sync_refused
-from headrace.coordinator.classic.members import JoinRequest, Ticket
+from headrace.coordinator.classic.members import JoinRequest, SyncRequest, Ticket
 from headrace.coordinator.consumer.requests import Heartbeat, refused_heartbeat
 from headrace.coordinator.consumer.view import undescribed as consumer_undescribed
 from headrace.coordinator.deadlines import CallLater
@@ -115,23 +115,12 @@ class Groups:
                 code = error.code
         answer(join_refused(code, request.member_id))
 
-    def sync(
-        self,
-        group_id: str,
-        member_id: str,
-        generation: int,
-        instance_id: str | None,
-        protocol_type: str | None,
-        protocol_name: str | None,
-        assignment: Mapping[str, bytes],
-        answer: Ticket,
-    ) -> None:
-        shard = self._members_shard(group_id)
+    def sync(self, request: SyncRequest, answer: Ticket) -> None:
+        shard = self._members_shard(request.group_id)
         if isinstance(shard, int):
             answer(sync_refused(shard))
-            return
-        asked = (group_id, member_id, generation, instance_id, protocol_type, protocol_name)
-        shard.sync(*asked, assignment, answer)
+        else:
+            shard.sync(request, answer)
 
     def heartbeat(self, group_id: str, member_id: str, generation: int, instance_id: str | None) -> int:
         shard = self._members_shard(group_id)
@@ -197,36 +186,16 @@ class Groups:
         answer: AnswerCodes,
         *,
         version: int,
+        producer: tuple[int, int] | None = None,
     ) -> None:
-        """Answers with a code for each of the entries."""
+        """Answers with a code for each of the entries. `producer` (id, epoch): as a part of its transaction; whether
+        that is open, and holds this partition, is for the caller to know."""
         shard = self.shard(group_id)
         if isinstance(shard, int):
             answer([shard] * len(entries))
             return
         who = (member_id, generation_or_epoch, instance_id)
-        shard.offsets.commit(group_id, *who, entries, answer, version=version)
-
-    def commit_offsets_in_transaction(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        group_id: str,
-        member_id: str,
-        generation_or_epoch: int,
-        instance_id: str | None,
-        entries: Sequence[Entry],
-        answer: AnswerCodes,
-        *,
-        transactional_id: str,
-        version: int,
-    ) -> None:
-        """Whether the producer's transaction is open, and holds this partition, is for the caller to know."""
-        shard = self.shard(group_id)
-        if isinstance(shard, int):
-            answer([shard] * len(entries))
-            return
-        who, producer = (member_id, generation_or_epoch, instance_id), (producer_id, producer_epoch)
-        shard.offsets.commit(group_id, *who, entries, answer, version=version, producer=producer)
+        shard.offsets.commit(group_id, who, entries, answer, version=version, producer=producer)
 
     def transaction_ended(self, producer_id: int, partition: int, committed: bool) -> None:
         """A marker was written to this partition of `__consumer_offsets`. One that is being loaded will read it."""

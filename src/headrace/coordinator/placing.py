@@ -1,7 +1,10 @@
-"""Which partition of an internal topic a group or a transactional id belongs to, as Kafka computes it."""
+"""The coordinators' internal topics, and to which partition a group or a transactional id belongs, as in Kafka."""
 
 import functools
 from typing import Final
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
 KEY_CHARACTERS_MAX: Final = 0x7FFF  # in Kafka's records; a longer key is nobody's, and its hash would take seconds
 KEPT_CHARACTERS_MAX: Final = 256  # a client may ask for thousands of long keys, which would be kept

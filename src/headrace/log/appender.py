@@ -241,7 +241,7 @@ class Appender:
 
     def _holding(self, offset: int) -> AppendSet:
         log = self.log
-        for append_set in (*log.flush_waiting, *self.append_sets):
+        for append_set in (*log.flush_state.waiting, *self.append_sets):
             if append_set.end_offset > offset:
                 return append_set
         return log.writer.in_flight(log, offset)

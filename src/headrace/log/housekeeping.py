@@ -99,12 +99,16 @@ class Housekeeping:
         """`flush.ms`: what has waited longer than that goes to the disk."""
         now_ms = self._store.clock.now_ms()
         for log in self._store.logs.values():
-            if log.config.flush_ms == NEVER or not log.directory.online or log.flushed_offset >= log.end_offset:
+            if (
+                log.config.flush_ms == NEVER
+                or not log.directory.online
+                or log.flush_state.flushed_offset >= log.end_offset
+            ):
                 continue
-            if log.unflushed_since_ms == 0:
-                log.unflushed_since_ms = now_ms
-            elif now_ms - log.unflushed_since_ms >= log.config.flush_ms:
-                log.unflushed_since_ms = 0
+            if log.flush_state.unflushed_since_ms == 0:
+                log.flush_state.unflushed_since_ms = now_ms
+            elif now_ms - log.flush_state.unflushed_since_ms >= log.config.flush_ms:
+                log.flush_state.unflushed_since_ms = 0
                 self._store.writer.flush(log)
 
     def checkpoint(self) -> None:

@@ -232,8 +232,8 @@ class LogWriter:
             self.batches_written += len(append_set.batches)
             self.bytes_written += append_set.size
             self._written(log, append_set)
-            if log.holds_for_flush or log.wants_flush(append_set):
-                log.hold_for_flush(append_set)  # and what comes behind it, which must not be seen before it
+            if log.flush_state.holds_back(append_set, log.config.flush_messages):
+                log.flush_state.waiting.append(append_set)  # and what comes behind it, which must not be seen before it
                 self.flush(log)
             else:
                 log.settle(append_set)
@@ -264,29 +264,29 @@ class LogWriter:
 
     def flush(self, log: PartitionLog) -> None:
         """Everything written by the time it begins goes to the disk for certain."""
-        if log.flushing:
+        if log.flush_state.is_under_way:
             return  # it has yet to begin, or when it ends what has come since is flushed
-        log.flushing = True
+        log.flush_state.is_under_way = True
         self._to_flush.append(log)
         self._begin_flushes()
 
     def _begin_flushes(self) -> None:
         while self._to_flush and (self._flushes < FLUSHES_MAX or self.closing):
             log = self._to_flush.popleft()
-            log.flushing = False
+            log.flush_state.is_under_way = False
             self._begin_flush(log)
 
     def _begin_flush(self, log: PartitionLog) -> None:
         if log.deleted or not log.directory.online:
-            log.flush_failed(StorageError(f"{log.name}: {log.directory.error or 'was deleted'}"))
+            log.flush_state.failed(log, StorageError(f"{log.name}: {log.directory.error or 'was deleted'}"))
             return
-        target, spilled = log.end_offset, log.spill_wanted_offset
+        target, spilled = log.end_offset, log.flush_state.spill_wanted_offset
         try:
-            files = log.unflushed_files()
+            files = log.flush_state.files(log)
         except OSError as error:
-            log.flush_failed(self.on_failure(log, error))
+            log.flush_state.failed(log, self.on_failure(log, error))
             return
-        log.flushing = True
+        log.flush_state.is_under_way = True
         self._flushes += 1
 
         def sync() -> None:
@@ -294,19 +294,19 @@ class LogWriter:
                 self._disk.sync(file.fd)
 
         def synced(_: object, error: BaseException | None) -> None:
-            log.flushing = False
+            log.flush_state.is_under_way = False
             self._flushes -= 1
             for file in files:
                 file.unpin()
             if log.deleted:
                 pass
             elif isinstance(error, OSError):
-                log.flush_failed(self.on_failure(log, error))
+                log.flush_state.failed(log, self.on_failure(log, error))
             elif error is not None:
                 raise InvariantError(f"{log.name}: flush failed: {error!r}")
             else:
-                log.spilled_offset = max(log.spilled_offset, spilled)
-                if log.flushed(target) or log.spill_wanted_offset > log.spilled_offset:
+                log.flush_state.spilled(spilled)
+                if log.flush_state.flushed(log, target):
                     self.flush(log)
             self._begin_flushes()
 

@@ -18,11 +18,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from headrace.core.errors import InvariantError, PeerError, StorageError
-from headrace.core.files import OpenFile, OpenFiles
+from headrace.core.files import OpenFiles
 from headrace.log import time_lookup
 from headrace.log.append_set import AppendSet, Waiter, tell
 from headrace.log.appender import Appender
 from headrace.log.config import NEVER, LogConfig
+from headrace.log.flush_state import FlushState
 from headrace.log.leader_epochs import LeaderEpochs
 from headrace.log.producer_state import ProducerState
 from headrace.log.reader import LogReader, Run
@@ -55,9 +56,7 @@ class PartitionLog:
         "end_offset",
         "epochs",
         "files",
-        "flush_waiting",
-        "flushed_offset",
-        "flushing",
+        "flush_state",
         "high_watermark",
         "index",
         "leader_epoch",
@@ -70,14 +69,11 @@ class PartitionLog:
         "segments",
         "settled_offset",
         "snapshots",
-        "spill_wanted_offset",
-        "spilled_offset",
         "staged_epoch",
         "start_offset",
         "surveys",
         "topic",
         "touched",
-        "unflushed_since_ms",
         "writer",
     )
 
@@ -115,10 +111,7 @@ class PartitionLog:
         self.end_offset = self.settled_offset = self.high_watermark = end_offset
         self.saved_high_watermark = min(max(high_watermark, start_offset), end_offset)
         self.commits_alone = True  # no other replica is in sync: what is settled is committed
-        self.flushed_offset = flushed_offset
-        self.spilled_offset = flushed_offset  # below it, indexes and a snapshot of the producers are on the disk
-        self.spill_wanted_offset = flushed_offset  # they are in files up to here, and the next flush takes them along
-        self.unflushed_since_ms = 0
+        self.flush_state = FlushState(flushed_offset)
         self.deleted = False
         self.touched = False  # something was appended since it was opened
         self.epochs = epochs
@@ -127,11 +120,9 @@ class PartitionLog:
         self.open_transactions = open_transactions if open_transactions is not None else {}  # producer, first offset
         self.staged_epoch = self.written_epoch  # of the last batch that has its place
         self.appender = Appender(self, end_offset)
-        self.flushing = False
         self.on_settled: list[Callable[[], None]] = []
         self.on_high_watermark: list[Callable[[], None]] = []
         self.surveys: list[Segment] = []  # whose batches a thread looks at
-        self.flush_waiting: list[AppendSet] = []  # written, and held back until they are flushed
         self._commit_waiting: deque[tuple[int, list[Waiter]]] = deque()  # end offset, and who waits for it
         self._reader: LogReader | None = None  # made on first use
 
@@ -159,6 +150,11 @@ class PartitionLog:
     @property
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self.segments)
+
+    @property
+    def recovery_point(self) -> int:
+        """All below it is on the disk for certain, with all that belongs to it."""
+        return self.flush_state.recovery_point
 
     @property
     def is_small(self) -> bool:
@@ -207,9 +203,7 @@ class PartitionLog:
         try:
             self.spill()
             self.snapshots.roll_committed(self)
-            self.spill_wanted_offset = max(
-                self.spill_wanted_offset, self.segments[self.segments.index(segment) + 1].base_offset
-            )
+            self.flush_state.want_spilled(self.segments[self.segments.index(segment) + 1].base_offset)
         except OSError as error:
             # What it could not write stays in memory, and the recovery point below it: the next checkpoint tries again.
             logger.warning("a segment could not be sealed: %s", self.writer.on_failure(self, error))
@@ -222,8 +216,14 @@ class PartitionLog:
         for segment in reversed(self.segments):
             if segment.size:
                 segment.spill()
-            if segment.base_offset <= self.spilled_offset:
+            if segment.base_offset <= self.flush_state.spilled_offset:
                 break
+
+    def checkpoint(self) -> None:
+        """Writes all that a start would need to begin from here: the next flush makes it the recovery point."""
+        self.spill()
+        self.snapshots.take(self.end_offset, small=self.is_small)
+        self.flush_state.want_spilled(self.end_offset)
 
     def begin_epoch(self, epoch: int) -> None:
         """This broker leads from now on, in that epoch. On disk before anything is served: a follower that asks where
@@ -295,64 +295,6 @@ class PartitionLog:
             self.on_settled.clear()
             self.on_high_watermark.clear()
             self.appender.let_go()
-
-    # ── flushing ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def wants_flush(self, append_set: AppendSet) -> bool:
-        return append_set.end_offset - self.flushed_offset >= self.config.flush_messages
-
-    def unflushed_files(self) -> list[OpenFile]:
-        """The files that hold what is written but not yet on the disk for certain; pinned."""
-        paths = []
-        for segment in reversed(self.segments):
-            if segment.size:
-                paths.append(segment.log_path)
-            if segment.base_offset <= self.flushed_offset:
-                break
-        if self.spill_wanted_offset > self.spilled_offset:
-            paths += self.snapshots.newest()
-            for segment in reversed(self.segments):
-                paths += segment.index_paths()
-                if segment.base_offset <= self.spilled_offset:
-                    break
-        found = []
-        for path in paths:
-            file = self.files.get(path)
-            file.pins += 1
-            found.append(file)
-        return found
-
-    def checkpoint(self) -> None:
-        """Writes all that a start would need to begin from here: the next flush makes it the recovery point."""
-        self.spill()
-        self.snapshots.take(self.end_offset, small=self.is_small)
-        self.spill_wanted_offset = self.end_offset
-
-    @property
-    def holds_for_flush(self) -> bool:
-        return bool(self.flush_waiting)
-
-    @property
-    def recovery_point(self) -> int:
-        """All below it is on the disk for certain, with all that belongs to it."""
-        return min(self.flushed_offset, self.spilled_offset)
-
-    def hold_for_flush(self, append_set: AppendSet) -> None:
-        self.flush_waiting.append(append_set)
-
-    def flushed(self, offset: int) -> bool:
-        """All below `offset` is on the disk. True if more waits for the next flush."""
-        self.flushed_offset = max(self.flushed_offset, offset)
-        waiting = self.flush_waiting
-        while waiting and waiting[0].end_offset <= offset:
-            self.settle(waiting.pop(0))
-        return bool(waiting)
-
-    def flush_failed(self, error: Exception) -> None:
-        waiting, self.flush_waiting = self.flush_waiting, []
-        for append_set in waiting:
-            tell(append_set.waiters, self, error)
-            tell(append_set.commit_waiters, self, error)
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -167,12 +167,16 @@ class LogStore:
         """What was found after a crash and lies above the recovery point is visible now. Where a topic promises that
         what is visible was flushed, it must be."""
         for log in self.logs.values():
-            if log.config.flush_messages != NEVER and log.directory.online and log.flushed_offset < log.end_offset:
+            if (
+                log.config.flush_messages != NEVER
+                and log.directory.online
+                and log.flush_state.flushed_offset < log.end_offset
+            ):
                 try:
-                    for file in log.unflushed_files():
+                    for file in log.flush_state.files(log):
                         self.files.disk.sync(file.fd)
                         file.unpin()
-                    log.flushed_offset = log.end_offset
+                    log.flush_state.flushed_offset = log.end_offset
                 except OSError as error:
                     logger.warning("%s", self.failed(log, error))
 
@@ -221,11 +225,11 @@ class LogStore:
             disk.sync_file_system(directory.path)
         else:
             for log in unflushed:
-                for file in log.unflushed_files():
+                for file in log.flush_state.files(log):
                     disk.sync(file.fd)
                     file.unpin()
         for log in logs:
-            log.flushed_offset = log.spilled_offset = log.end_offset
+            log.flush_state.all_on_disk(log.end_offset)
 
     def close_locks(self) -> None:
         for directory in self.directories:
@@ -290,7 +294,7 @@ class LogStore:
         log.directory.damage.forget(log.name)
         gone = StorageError(f"{log.name}: was deleted")
         log.appender.undo([], gone)
-        log.flush_failed(gone)
+        log.flush_state.failed(log, gone)
         log.fail_uncommitted(gone)
         for segment in log.segments:
             segment.deleted = True

@@ -22,11 +22,10 @@ logger = logging.getLogger(__name__)
 
 def lower_recovery_point(log: "PartitionLog", offset: int) -> None:
     """Before the cut: from now on nothing above `offset` counts as flushed. The log must be at rest."""
-    if not log.appender.is_idle or log.flushing or log.surveys or log.flush_waiting:
+    state = log.flush_state
+    if not log.appender.is_idle or state.is_under_way or log.surveys or state.waiting:
         raise InvariantError(f"{log.name}: to be cut at {offset} while it is written, flushed or looked at")
-    log.flushed_offset = min(log.flushed_offset, offset)
-    log.spilled_offset = min(log.spilled_offset, offset)
-    log.spill_wanted_offset = min(log.spill_wanted_offset, offset)
+    state.lower(offset)
 
 
 def recovery_point_below(log: "PartitionLog", offset: int) -> int:

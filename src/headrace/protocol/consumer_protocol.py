@@ -5,12 +5,14 @@ from one protocol to the other, does the broker read subscriptions and read and 
 the newest known one is read as that: what came later came at the end.
 """
 
+import struct
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.protocol.record_bytes import Cursor, RecordError, string
 from headrace.protocol.wire import I16, I32
 
+CONSUMER: Final = "consumer"  # the protocol type of consumers: the only one whose metadata the broker looks into
 VERSION_MAX = 3
 
 
@@ -19,6 +21,27 @@ class EmbeddedSubscription(NamedTuple):
     topics: tuple[str, ...]
     owned: tuple[tuple[str, tuple[int, ...]], ...] = ()
     rack_id: str | None = None
+
+
+def topics_of(metadata: bytes) -> list[str]:
+    """Which topics a consumer asks for: the first part of its metadata, which is the same in every version. ValueError
+    if it is none of a consumer's: other programs may put there what they like."""
+    try:
+        (count,) = I32.unpack_from(metadata, 2)
+        at = 6
+        if not 0 <= count <= len(metadata):
+            raise ValueError(f"a subscription of {len(metadata)} bytes cannot hold {count} topics")
+        topics = []
+        for _ in range(count):
+            (size,) = I16.unpack_from(metadata, at)
+            at += 2
+            if size < 0 or at + size > len(metadata):
+                raise ValueError(f"a topic's name at byte {at} reaches beyond the subscription")
+            topics.append(str(metadata[at : at + size], "utf-8"))
+            at += size
+    except struct.error as error:
+        raise ValueError(f"a subscription of {len(metadata)} bytes is cut short") from error
+    return topics
 
 
 def read_subscription(metadata: bytes) -> EmbeddedSubscription:

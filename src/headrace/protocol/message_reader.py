@@ -47,7 +47,7 @@ class Meter:
             )
 
 
-class Reader:
+class FieldReader:
     """Reads one value: (bytes, offset) → (value, offset behind it)."""
 
     def __init__(self, bytes_min: int, object_bytes: int) -> None:
@@ -67,10 +67,10 @@ class Reader:
         return self.read(data, at)
 
 
-def compile_reader(schema: type[Any]) -> Reader:
+def compile_reader(schema: type[Any]) -> FieldReader:
     flexible: bool = schema.__flexible__
-    plain: list[tuple[str, Reader]] = []
-    tagged: dict[int, tuple[str, Reader]] = {}
+    plain: list[tuple[str, FieldReader]] = []
+    tagged: dict[int, tuple[str, FieldReader]] = {}
     absent: dict[str, Any] = {}
     bytes_min = 1 if flexible else 0
     for field in schema_fields(schema):
@@ -84,17 +84,17 @@ def compile_reader(schema: type[Any]) -> Reader:
     return _Entity(plain, tagged, absent, flexible, bytes_min)
 
 
-def _entity_bytes(members: list[tuple[str, Reader]]) -> int:
+def _entity_bytes(members: list[tuple[str, FieldReader]]) -> int:
     """An object with a table of its attributes, and these."""
     made = SimpleNamespace(**dict.fromkeys(name for name, _ in members))
     return getsizeof(made) + getsizeof(made.__dict__) + 8 + sum(reader.object_bytes for _, reader in members)
 
 
-class _Entity(Reader):
+class _Entity(FieldReader):
     def __init__(
         self,
-        plain: list[tuple[str, Reader]],
-        tagged: dict[int, tuple[str, Reader]],
+        plain: list[tuple[str, FieldReader]],
+        tagged: dict[int, tuple[str, FieldReader]],
         absent: dict[str, Any],
         flexible: bool,
         bytes_min: int,
@@ -159,8 +159,8 @@ def _value_when_absent(field: SchemaField) -> Any:
     return zeros.get(field.kafka_type, 0)
 
 
-def _compile_field(field: SchemaField, flexible: bool) -> Reader:
-    reader: Reader
+def _compile_field(field: SchemaField, flexible: bool) -> FieldReader:
+    reader: FieldReader
     nullable = field.nullable and not field.array
     if field.kafka_type == "entity":
         reader = compile_reader(field.python_type)
@@ -175,8 +175,8 @@ def _compile_field(field: SchemaField, flexible: bool) -> Reader:
     return _Array(field, reader, flexible) if field.array else reader
 
 
-class _Array(Reader):
-    def __init__(self, field: SchemaField, item: Reader, flexible: bool) -> None:
+class _Array(FieldReader):
+    def __init__(self, field: SchemaField, item: FieldReader, flexible: bool) -> None:
         super().__init__(1 if flexible else 4, _TUPLE_BYTES)
         self._name = field.name
         self._nullable = field.nullable
@@ -233,8 +233,8 @@ class _Array(Reader):
         return count, at
 
 
-class _NullableEntity(Reader):
-    def __init__(self, entity: Reader) -> None:
+class _NullableEntity(FieldReader):
+    def __init__(self, entity: FieldReader) -> None:
         super().__init__(1, entity.object_bytes)
         self._entity = entity
 
@@ -244,13 +244,13 @@ class _NullableEntity(Reader):
         return (None, at + 1) if data[at] > 127 else self._entity.read(data, at + 1)
 
 
-def _sized(field: SchemaField, flexible: bool, nullable: bool) -> Reader:
+def _sized(field: SchemaField, flexible: bool, nullable: bool) -> FieldReader:
     is_text = field.kafka_type == "string"
     length_bytes = 0 if flexible else 2 if is_text else 4
     return _Sized(field.name, length_bytes, is_text, nullable)
 
 
-class _Sized(Reader):
+class _Sized(FieldReader):
     """Text, or bytes, with its length in front: of so many bytes, or 0 for a varint of one more than it is."""
 
     def __init__(self, name: str, length_bytes: int, is_text: bool, nullable: bool) -> None:
@@ -289,7 +289,7 @@ def _read_int(unpack: Unpack, data: bytes, at: int, size: int) -> tuple[int, int
     return unpack(data, at)[0], at + size
 
 
-class _Fixed(Reader):
+class _Fixed(FieldReader):
     def __init__(self, unpack: Unpack, size: int) -> None:
         super().__init__(size, _NUMBER_BYTES)
         self._unpack = unpack
@@ -301,8 +301,8 @@ class _Fixed(Reader):
         return self._unpack(data, at)[0], end
 
 
-class _Converted(Reader):
-    def __init__(self, raw: Reader, convert: Callable[[Any], Any]) -> None:
+class _Converted(FieldReader):
+    def __init__(self, raw: FieldReader, convert: Callable[[Any], Any]) -> None:
         super().__init__(raw.bytes_min, _CONVERTED_BYTES)
         self._raw = raw
         self._convert = convert
@@ -340,7 +340,7 @@ _FIXED: Final[dict[str, tuple[str, Callable[[Any], Any] | None]]] = {
 }
 
 
-def _fixed(field: SchemaField) -> Reader:
+def _fixed(field: SchemaField) -> FieldReader:
     code, convert = _FIXED[field.kafka_type]
     shape = struct.Struct(">" + code)
     raw = _Fixed(shape.unpack_from, shape.size)

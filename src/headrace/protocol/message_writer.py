@@ -18,7 +18,7 @@ _ZERO_UUID: Final = bytes(16)
 _NULL: Final = b"\x00"  # of the flexible encoding, whatever it is that is absent
 
 
-class Writer:
+class FieldWriter:
     def write(self, out: bytearray, value: Any) -> None:
         raise NotImplementedError
 
@@ -32,12 +32,12 @@ class Writer:
         yield
 
 
-Tagged = tuple[int, str, Writer, bytes]  # tag, name, writer, the default as it would be written
+Tagged = tuple[int, str, FieldWriter, bytes]  # tag, name, writer, the default as it would be written
 
 
-def compile_writer(schema: type[Any]) -> Writer:
+def compile_writer(schema: type[Any]) -> FieldWriter:
     flexible: bool = schema.__flexible__
-    plain: list[tuple[str, object, Writer]] = []
+    plain: list[tuple[str, object, FieldWriter]] = []
     tagged: list[Tagged] = []
     for field in schema_fields(schema):
         writer = _compile_field(field, flexible)
@@ -49,9 +49,9 @@ def compile_writer(schema: type[Any]) -> Writer:
     return _Entity(schema.__name__, plain, tagged, flexible)
 
 
-class _Entity(Writer):
+class _Entity(FieldWriter):
     def __init__(
-        self, where: str, plain: list[tuple[str, object, Writer]], tagged: list[Tagged], flexible: bool
+        self, where: str, plain: list[tuple[str, object, FieldWriter]], tagged: list[Tagged], flexible: bool
     ) -> None:
         self._where = where
         self._plain = plain
@@ -114,7 +114,7 @@ def _default(field: SchemaField) -> object:
     return field.default
 
 
-def _encoded_default(field: SchemaField, writer: Writer) -> bytes:
+def _encoded_default(field: SchemaField, writer: FieldWriter) -> bytes:
     """What a tagged field's default looks like: a value that looks the same is left out."""
     out = bytearray()
     if field.default is None:
@@ -137,9 +137,9 @@ def _zero(field: SchemaField) -> object:
     return {"string": "", "bytes": b"", "uuid": None}.get(field.kafka_type, 0)
 
 
-def _compile_field(field: SchemaField, flexible: bool) -> Writer:
+def _compile_field(field: SchemaField, flexible: bool) -> FieldWriter:
     nullable = field.nullable and not field.array
-    writer: Writer
+    writer: FieldWriter
     if field.kafka_type == "entity":
         writer = compile_writer(field.python_type)
         if nullable:
@@ -156,8 +156,8 @@ def _compile_field(field: SchemaField, flexible: bool) -> Writer:
     return _Array(field, writer, flexible) if field.array else writer
 
 
-class _Array(Writer):
-    def __init__(self, field: SchemaField, item: Writer, flexible: bool) -> None:
+class _Array(FieldWriter):
+    def __init__(self, field: SchemaField, item: FieldWriter, flexible: bool) -> None:
         self._name = field.name
         self._nullable = field.nullable
         self._item = item
@@ -198,8 +198,8 @@ class _Array(Writer):
             out += _INT32(len(value))
 
 
-class _NullableEntity(Writer):
-    def __init__(self, entity: Writer) -> None:
+class _NullableEntity(FieldWriter):
+    def __init__(self, entity: FieldWriter) -> None:
         self._entity = entity
 
     def write(self, out: bytearray, value: Any) -> None:
@@ -210,7 +210,7 @@ class _NullableEntity(Writer):
             self._entity.write(out, value)
 
 
-class _Sized(Writer):
+class _Sized(FieldWriter):
     """Text, or bytes, with its length in front: of so many bytes, or 0 for a varint of one more than it is."""
 
     def __init__(self, name: str, length_bytes: int, is_text: bool, nullable: bool) -> None:
@@ -234,7 +234,7 @@ class _Sized(Writer):
         out += encoded
 
 
-class _Fixed(Writer):
+class _Fixed(FieldWriter):
     def __init__(self, pack: Callable[[Any], bytes]) -> None:
         self._pack = pack
 
@@ -242,7 +242,7 @@ class _Fixed(Writer):
         out += self._pack(value)
 
 
-class _Converted(Writer):
+class _Converted(FieldWriter):
     def __init__(self, pack: Callable[[Any], bytes], convert: Callable[[Any], Any]) -> None:
         self._pack = pack
         self._convert = convert

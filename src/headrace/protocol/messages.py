@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 
 from headrace.protocol.api_keys import API_VERSIONS as API_VERSIONS  # the one that the framing itself must know
 from headrace.protocol.message_fields import SchemaField, schema_fields
-from headrace.protocol.message_reader import Meter, Reader, compile_reader
-from headrace.protocol.message_writer import Writer, compile_writer
+from headrace.protocol.message_reader import FieldReader, Meter, compile_reader
+from headrace.protocol.message_writer import FieldWriter, compile_writer
 from headrace.protocol.wire import read_uvarint_of_bytes
 
 _CORRELATION_ID: Final = struct.Struct(">i").pack
@@ -29,7 +29,7 @@ def decode_request(api_key: int, version: int, data: bytes | memoryview, offset:
 
     Raises ValueError if the bytes are not such a request.
     """
-    reader: Reader = _request_reader(api_key, version)
+    reader: FieldReader = _request_reader(api_key, version)
     return reader.read(bytes(data), offset)[0]
 
 
@@ -38,10 +38,7 @@ Body = Mapping[str, object] | bytes  # bytes: a body that `encode_body` made bef
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Body, throttle_ms: int = 0) -> bytes:
     """Header and body, without the length in front. A body that is bytes already has its throttle time in it."""
-    out = bytearray(_CORRELATION_ID(correlation_id))
-    writer, header_has_tags = _response_writer(api_key, version)
-    if header_has_tags:
-        out.append(0)
+    out, writer = _begun_response(api_key, version, correlation_id)
     if isinstance(body, bytes):
         out += body
     else:
@@ -49,12 +46,21 @@ def encode_response(api_key: int, version: int, correlation_id: int, body: Body,
     return bytes(out)
 
 
+def _begun_response(api_key: int, version: int, correlation_id: int) -> tuple[bytearray, FieldWriter]:
+    """The header, and what writes the body behind it."""
+    out = bytearray(_CORRELATION_ID(correlation_id))
+    writer, header_has_tags = _response_writer(api_key, version)
+    if header_has_tags:
+        out.append(0)
+    return out, writer
+
+
 def decode_request_in_steps(
     api_key: int, version: int, data: bytes, offset: int, meter: Meter
 ) -> Generator[None, None, Any]:
     """`decode_request` of a long request, with a pause after each item of an array. The meter counts the memory that
     what was read takes, and refuses more than its limit with a ValueError."""
-    reader: Reader = _request_reader(api_key, version)
+    reader: FieldReader = _request_reader(api_key, version)
     body, _ = yield from reader.steps(data, offset, meter)
     return body
 
@@ -63,10 +69,7 @@ def encode_response_in_steps(
     api_key: int, version: int, correlation_id: int, body: Mapping[str, object], throttle_ms: int = 0
 ) -> Generator[None, None, bytes]:
     """`encode_response` of an answer that may be long, with a pause after each item of an array."""
-    out = bytearray(_CORRELATION_ID(correlation_id))
-    writer, header_has_tags = _response_writer(api_key, version)
-    if header_has_tags:
-        out.append(0)
+    out, writer = _begun_response(api_key, version, correlation_id)
     yield from writer.steps(out, body if not throttle_ms else {**body, "throttle_time": throttle_ms})
     return bytes(out)
 
@@ -144,24 +147,24 @@ def request_is_flexible(api_key: int, version: int) -> bool:
 
 
 @functools.cache
-def _request_reader(api_key: int, version: int) -> Reader:
+def _request_reader(api_key: int, version: int) -> FieldReader:
     return compile_reader(_schema(api_key, version, "request"))
 
 
 @functools.cache
-def _request_writer(api_key: int, version: int) -> tuple[Writer, bool]:
+def _request_writer(api_key: int, version: int) -> tuple[FieldWriter, bool]:
     schema = _schema(api_key, version, "request")
     return compile_writer(schema), schema.__flexible__
 
 
 @functools.cache
-def _response_reader(api_key: int, version: int) -> tuple[Reader, bool]:
+def _response_reader(api_key: int, version: int) -> tuple[FieldReader, bool]:
     schema = _schema(api_key, version, "response")
     return compile_reader(schema), schema.__flexible__ and api_key != API_VERSIONS
 
 
 @functools.cache
-def _response_writer(api_key: int, version: int) -> tuple[Writer, bool]:
+def _response_writer(api_key: int, version: int) -> tuple[FieldWriter, bool]:
     schema = _schema(api_key, version, "response")
     # ApiVersions is asked before the client knows what the broker speaks, so its header never has tags.
     return compile_writer(schema), schema.__flexible__ and api_key != API_VERSIONS

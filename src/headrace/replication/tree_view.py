@@ -20,7 +20,7 @@ from headrace.replication.image import (
     PartitionImage,
     TopicImage,
 )
-from headrace.replication.znodes import Assignment, Registration, State
+from headrace.replication.znodes import Assignment, PartitionState, Registration
 
 _BROKER: Final = re.compile(rf"{znodes.BROKER_IDS}/(\d+)")
 _TOPIC: Final = re.compile(rf"{znodes.TOPICS}/([^/]+)")
@@ -43,7 +43,7 @@ class TreeView:
         self.broker_settings: dict[str, dict[str, str]] = {}  # by the broker's number as text, or `<default>`
         self._registrations: dict[int, Registration] = {}
         self._assignments: dict[str, Assignment] = {}
-        self._states: dict[str, dict[int, State]] = {}
+        self._states: dict[str, dict[int, PartitionState]] = {}
         self._settings: dict[str, dict[str, str]] = {}
         self._controller = NO_CONTROLLER
         self._changed_brokers: set[int] = set()

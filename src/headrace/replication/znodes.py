@@ -251,7 +251,7 @@ def write_state(told: PartitionImage, controller_epoch: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class PartitionState:
     """`/brokers/topics/T/partitions/P/state`, with the version of the node."""
 
     leader: int
@@ -263,13 +263,13 @@ class State:
     version: int
 
 
-def read_state(name: str, index: int, data: bytes, version: int) -> State:
+def read_state(name: str, index: int, data: bytes, version: int) -> PartitionState:
     path = state(name, index)
     found = _read(path, data)
     try:
         isr = tuple(map(int, found["isr"]))
         incarnations = tuple(map(int, found.get("isr_incarnations", ())))
-        return State(
+        return PartitionState(
             leader=int(found["leader"]),
             leader_epoch=int(found["leader_epoch"]),
             isr=isr,

@@ -18,7 +18,7 @@ from headrace.streaming.declarations import (
     Static,
     TableOutput,
     TableStream,
-    Topic,
+    TopicStream,
     ViewOutput,
 )
 from headrace.streaming.graph import Edge, Graph
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class InputReader(Protocol):
     """Where DataFrames come from: real streams when a pipeline runs, empty ones when it is checked."""
 
-    def topic(self, topic: Topic, observed: str) -> "DataFrame": ...
+    def topic(self, topic: TopicStream, observed: str) -> "DataFrame": ...
     def own_table(self, node: Node, given: TableStream | None, *, changes: bool) -> "DataFrame": ...
     def other_table(self, given: TableStream) -> "DataFrame": ...
     def static(self, given: Static, node: Node | None) -> "DataFrame": ...
@@ -43,7 +43,7 @@ class Assembled:
 
     node: Node
     frame: "DataFrame"
-    observed: dict[str, Topic]
+    observed: dict[str, TopicStream]
     statics: "dict[str, DataFrame]"
 
 
@@ -55,7 +55,7 @@ class Assembler:
     def assemble(self, name: str) -> Assembled:
         """For a node that writes its batches itself, the frame is its first argument and the function is not run."""
         node = self._graph.nodes[name]
-        observed: dict[str, Topic] = {}
+        observed: dict[str, TopicStream] = {}
         statics: dict[str, DataFrame] = {}
         if isinstance(node.output, BatchOutput):
             first, *rest = self._graph.edges[name]
@@ -83,7 +83,7 @@ class Assembler:
             )
         return frame
 
-    def _call(self, node: Node, observed: dict[str, Topic]) -> "DataFrame":
+    def _call(self, node: Node, observed: dict[str, TopicStream]) -> "DataFrame":
         inputs = {edge.argument: self._input(node, edge, observed) for edge in self._graph.edges[node.name]}
         result = call_user(node, self._graph.files, lambda: node.function(**inputs))
         if not (hasattr(result, "isStreaming") and hasattr(result, "schema")):
@@ -91,10 +91,10 @@ class Assembler:
             raise PipelineError(node.place, f"{node.name}: returns {kind}, not a DataFrame; is a return missing?")
         return result  # type: ignore[no-any-return]
 
-    def _input(self, node: Node, edge: Edge, observed: dict[str, Topic]) -> "DataFrame":
+    def _input(self, node: Node, edge: Edge, observed: dict[str, TopicStream]) -> "DataFrame":
         own = self._graph.nodes[edge.node] if edge.node is not None else None
         match edge.source:
-            case Topic() as topic:
+            case TopicStream() as topic:
                 name = f"{len(observed)}"
                 observed[name] = topic
                 return self._reader.topic(topic, name)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.core.errors import InvariantError
 from headrace.streaming import expectations, extra_fields
 from headrace.streaming.batch_offsets import batch_ranges
-from headrace.streaming.declarations import Node, Topic
+from headrace.streaming.declarations import Node, TopicStream
 from headrace.streaming.delta_writes import Stamp
 from headrace.streaming.expectations import outcome_of
 from headrace.streaming.late_rows import LateRows
@@ -52,7 +52,7 @@ class WriterFacts:
     checkpoint: str
     quarantine_dir: str
     tables: Mapping[str, str]  # names of the tables it reads, by Delta id
-    observed: Mapping[str, Topic]
+    observed: Mapping[str, TopicStream]
     transactional: bool = True
 
 
@@ -63,8 +63,8 @@ class BatchWriter:
         sink: Sink,
         *,
         ledger: Ledger,
-        read_again: "Callable[[SparkSession, Topic, TopicSource], DataFrame]",
-        parser: Callable[[Topic], Parser],
+        read_again: "Callable[[SparkSession, TopicStream, TopicSource], DataFrame]",
+        parser: Callable[[TopicStream], Parser],
         late_rows: LateRows | None = None,
         wrote: Callable[[], None] = lambda: None,
     ) -> None:

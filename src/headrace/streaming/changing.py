@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from headrace.streaming.declarations import Node, PipelineError, Static, TableOutput, TableStream
 from headrace.streaming.graph import Edge, Graph
-from headrace.streaming.keyed_order import Order
+from headrace.streaming.keyed.order import Order
 
 
 def changes_how(node: Node, order: Order | None) -> str | None:

@@ -23,14 +23,14 @@ from headrace.streaming.declarations import (
     Node,
     PipelineError,
     TableOutput,
-    Topic,
     TopicOutput,
+    TopicStream,
 )
 from headrace.streaming.empty_reading import EmptyReader, EmptyTables
 from headrace.streaming.graph import Graph
-from headrace.streaming.keyed_history import history_schema
-from headrace.streaming.keyed_order import Order, order_field, order_notes, order_of
-from headrace.streaming.keyed_partial import orders_field
+from headrace.streaming.keyed.history import history_schema
+from headrace.streaming.keyed.order import Order, order_field, order_notes, order_of
+from headrace.streaming.keyed.partial import orders_field
 from headrace.streaming.maintainable import obstacle
 from headrace.streaming.outline import OutlinedNode, outlined
 from headrace.streaming.parsing import Parser
@@ -76,7 +76,7 @@ def check(
     spark: "SparkSession",
     graph: Graph,
     *,
-    parser: Callable[[Topic], Parser],
+    parser: Callable[[TopicStream], Parser],
     path_of: Callable[[str], str],
 ) -> Checked:
     """`parser` knows a topic's schema; `path_of` where a table lies that is not of this pipeline."""

@@ -91,7 +91,7 @@ class ChangeRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Topic:
+class TopicStream:
     """A topic as a stream of rows; `changes`, if they are changes of a database's rows."""
 
     topic: str
@@ -137,7 +137,7 @@ class Static:
     place: SourceLine
 
 
-Source = Topic | TableStream | Static
+Source = TopicStream | TableStream | Static
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

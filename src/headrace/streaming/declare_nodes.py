@@ -23,8 +23,8 @@ from headrace.streaming.declarations import (
     Static,
     TableOutput,
     TableStream,
-    Topic,
     TopicOutput,
+    TopicStream,
     ViewOutput,
     collected,
 )
@@ -308,7 +308,7 @@ def _node(
         if argument.name == BATCH_ARGUMENT and isinstance(output, BatchOutput):
             takes_batch = True
             continue
-        if isinstance(argument.default, Topic | TableStream | Static):
+        if isinstance(argument.default, TopicStream | TableStream | Static):
             defaults[argument.name] = argument.default
         elif argument.default is not argument.empty:
             continue  # an ordinary default: a parameter of the function, not an edge

@@ -22,14 +22,14 @@ from headrace.streaming.declarations import (
     SourceLine,
     Static,
     TableStream,
-    Topic,
+    TopicStream,
     collected,
 )
 from headrace.streaming.declared_values import one_of, options_of
 from headrace.streaming.own_modules import read_beside
 from headrace.streaming.starting import starting as place_in_topic
 
-S = TypeVar("S", Topic, TableStream, Static)
+S = TypeVar("S", TopicStream, TableStream, Static)
 
 
 def topic(
@@ -46,7 +46,7 @@ def topic(
     parse_options: Mapping[str, Any] | None = None,
     max_offsets_per_trigger: int | None = None,
     options: Mapping[str, Any] | None = None,
-) -> Topic:
+) -> TopicStream:
     """A topic whose values are parsed into the columns of `schema`; without one it is inferred once and kept.
 
     `starting` is "earliest", "latest", a time, or the offset of each partition. `_key`, `_headers`, `_topic`,
@@ -84,7 +84,7 @@ def topic(
     text = _avro_text(place, topic, schema) if format == "avro" else _schema_text(place, schema)
     _check_schema(place, topic, format, text)
     return _source(
-        Topic(
+        TopicStream(
             topic=topic,
             schema=text,
             writers=writers,
@@ -113,7 +113,7 @@ def changes(
     parse_options: Mapping[str, Any] | None = None,
     max_offsets_per_trigger: int | None = None,
     options: Mapping[str, Any] | None = None,
-) -> Topic:
+) -> TopicStream:
     """A topic of changes that Debezium captured, as JSON with or without its schemas; `schema` and `key` are of the
     database's table.
 
@@ -141,7 +141,7 @@ def changes(
         leave_out=EXTRA_COLUMNS,
     )
     return _source(
-        Topic(
+        TopicStream(
             topic=topic,
             schema=text,
             format=format,

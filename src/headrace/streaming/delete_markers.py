@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from headrace.streaming.declarations import TableOutput
 from headrace.streaming.delta_writes import Stamp, append, overwrite
-from headrace.streaming.keyed_order import Order, behind_all, key_text, newer, quoted
+from headrace.streaming.keyed.order import Order, behind_all, key_text, newer, quoted
 from headrace.tables.hidden import ORDER
 from headrace.tables.storage import is_delta
 
@@ -34,7 +34,7 @@ _UNTIL = "_headrace_until"
 _FIRST = -sys.maxsize - 1  # Spark's Window.unboundedPreceding, without an import of Spark
 
 
-class Markers:
+class DeleteMarkers:
     """Of one table. Only the node that writes the table uses it."""
 
     def __init__(self, path: str, output: TableOutput, order: Order | None) -> None:
@@ -69,7 +69,7 @@ class Markers:
     def _all(self, spark: "SparkSession") -> "DataFrame":
         return spark.read.format("delta").load(self._path)
 
-    def _needed(self, marks: "DataFrame") -> "DataFrame":
+    def _needed(self, markers: "DataFrame") -> "DataFrame":
         """Without those that another marker of the same key makes superfluous."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
@@ -79,11 +79,11 @@ class Markers:
             by.append(F.col(f"{ORDER}.o0"))
         if not self._must_order().timed:
             newest = Window.partitionBy(*by).orderBy(F.col(ORDER).desc())
-            return marks.withColumn(_SEEN, F.row_number().over(newest)).where(f"{_SEEN} = 1").drop(_SEEN)
+            return markers.withColumn(_SEEN, F.row_number().over(newest)).where(f"{_SEEN} = 1").drop(_SEEN)
         never = F.lit("9999-12-31").cast("timestamp")  # a removal without a time is never forgotten
         at = F.coalesce(F.col(AT), never)
         greater = Window.partitionBy(*by).orderBy(F.col(ORDER).desc(), at.desc()).rowsBetween(_FIRST, -1)
-        seen = marks.withColumn(_SEEN, F.max(at).over(greater)).withColumn(_UNTIL, at)
+        seen = markers.withColumn(_SEEN, F.max(at).over(greater)).withColumn(_UNTIL, at)
         return seen.where(f"{_SEEN} is null or {_UNTIL} > {_SEEN}").drop(_SEEN, _UNTIL)
 
     def known(self, spark: "SparkSession") -> "DataFrame | None":
@@ -96,18 +96,18 @@ class Markers:
             return rows
         from pyspark.sql import functions as F
 
-        order, marks = self._must_order(), self._all(rows.sparkSession)
+        order, markers = self._must_order(), self._all(rows.sparkSession)
         if self._truncated:
-            emptied = marks.where(EVERYTHING).select(ORDER).alias("e")
+            emptied = markers.where(EVERYTHING).select(ORDER).alias("e")
             older = f"not coalesce({behind_all(order, f's.{ORDER}', f'e.{ORDER}')}, false)"
             rows = rows.alias("s").join(emptied, F.expr(older), "left_anti")
         times = [AT] if order.timed else []
-        marks = marks.where(f"not {EVERYTHING}").select(*map(quoted, [*self._key, ORDER, *times])).alias("m")
+        markers = markers.where(f"not {EVERYTHING}").select(*map(quoted, [*self._key, ORDER, *times])).alias("m")
         same = " and ".join(f"m.{quoted(name)} <=> s.{quoted(name)}" for name in self._key)
         behind = newer(order, f"s.{ORDER}", f"m.{ORDER}", key_text(self._key, "s"))
         late = self._too_late(f"s.{AT}", f"m.{AT}") or "false"
         held = f"{same} and case when {late} then false else not ({behind}) end"
-        return rows.alias("s").join(marks, F.expr(held), "left_anti")
+        return rows.alias("s").join(markers, F.expr(held), "left_anti")
 
     def _too_late(self, row: str, marker: str) -> str | None:
         """SQL that is true where a row comes too late for a marker; None if none does. Both are times."""
@@ -123,9 +123,9 @@ class Markers:
 
         if self._kept is None or not self._must_order().timed or not self._there():
             return None
-        marks = spark.read.format("delta").load(self._path)
+        markers = spark.read.format("delta").load(self._path)
         at = F.unix_micros(AT)
-        spans = marks.groupBy(TOPIC, PARTITION).agg(F.min(at).alias("first"), F.max(at).alias("last")).collect()
+        spans = markers.groupBy(TOPIC, PARTITION).agg(F.min(at).alias("first"), F.max(at).alias("last")).collect()
         return forgotten([(row[TOPIC], row[PARTITION], row["first"], row["last"]) for row in spans], 2 * self._kept)
 
     def _there(self) -> bool:

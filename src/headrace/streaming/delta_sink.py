@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.streaming.assembling import call_user, stored
 from headrace.streaming.declarations import BATCH_ARGUMENT, Node, TableOutput
 from headrace.streaming.delta_append import DeltaAppender
-from headrace.streaming.delta_writes import Stamp, append, last_batch, overwrite, stamped
+from headrace.streaming.delta_writes import Stamp, append, is_written, overwrite, stamped
 from headrace.streaming.expectations import kept
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ class DeltaSink:
         self._appender = DeltaAppender(path)
 
     def done(self, spark: "SparkSession", stamp: Stamp) -> bool:
-        last = last_batch(spark, self._path, stamp.app_id)
-        return last is not None and last >= stamp.batch
+        return is_written(spark, self._path, stamp)
 
     def write(self, frame: "DataFrame", stamp: Stamp) -> None:
         if self._output.mode == "complete" or stamp.has_input:

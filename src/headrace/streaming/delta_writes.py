@@ -1,8 +1,8 @@
 """The ways in which a batch becomes one commit of a Delta table: append, overwrite; and creating the table.
-Merging by key is in `keyed_merge`.
+Merging by key is in `keyed/merge`.
 
 Each carries the batch's transaction id, so that Delta itself refuses to write a batch twice, and as user metadata the
-offsets that made it. So does every other write of a pipeline's tables (`delta_append`, `keyed_merge` and the modules
+offsets that made it. So does every other write of a pipeline's tables (`delta_append`, `keyed/merge` and the modules
 beside it, `maintaining`, `redrive`): they take the `Stamp` from here.
 """
 
@@ -153,6 +153,12 @@ def last_batch(spark: "SparkSession", path: str, app_id: str) -> int | None:
     """The last batch that the table knows of an application; None for none, or for no table."""
     found = table_state(spark, path)
     return None if holds_no_batch(found.version, path) else found.batch(app_id)
+
+
+def is_written(spark: "SparkSession", path: str, stamp: Stamp) -> bool:
+    """Whether the table has this batch, or a later one, of this writer."""
+    last = last_batch(spark, path, stamp.app_id)
+    return last is not None and last >= stamp.batch
 
 
 def schema_differences(old: "StructType", new: "StructType") -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from headrace.streaming.declarations import Node, PipelineError, Static, TableStream, Topic
+from headrace.streaming.declarations import Node, PipelineError, Static, TableStream, TopicStream
 from headrace.streaming.parsing import Parser
 from headrace.streaming.sources import (
     CHANGE_COLUMNS,
@@ -27,7 +27,7 @@ class EmptyReader:
         spark: "SparkSession",
         directory: str,
         schemas: "Mapping[str, StructType]",
-        parser: Callable[[Topic], Parser],
+        parser: Callable[[TopicStream], Parser],
         path_of: Callable[[str], str],
     ) -> None:
         self._spark = spark
@@ -36,7 +36,7 @@ class EmptyReader:
         self._parser = parser
         self._path_of = path_of
 
-    def topic(self, topic: Topic, observed: str) -> "DataFrame":
+    def topic(self, topic: TopicStream, observed: str) -> "DataFrame":
         raw = raw_topic(self._spark, topic, bootstrap="127.0.0.1:9", common={}, starting={})
         return parsed_topic(raw, self._parser(topic), UNPARSED + observed)
 
@@ -75,7 +75,7 @@ class EmptyTables:
         self._empty = empty
         self.given: list[DataFrame] = []
 
-    def topic(self, topic: Topic, observed: str) -> "DataFrame":
+    def topic(self, topic: TopicStream, observed: str) -> "DataFrame":
         raise PipelineError(topic.place, f"topic {topic.topic!r}: cannot be read whole; make a table of it first")
 
     def own_table(self, node: Node, given: TableStream | None, *, changes: bool) -> "DataFrame":

@@ -16,7 +16,7 @@ from textwrap import dedent
 from typing import Any
 
 from headrace.core.errors import OperatorError
-from headrace.streaming.declarations import Node, Source, Static, TableStream, Topic
+from headrace.streaming.declarations import Node, Source, Static, TableStream, TopicStream
 from headrace.streaming.declare_nodes import DECLARED
 from headrace.streaming.loading import LoadedPipeline
 from headrace.streaming.own_modules import OwnModules
@@ -36,8 +36,8 @@ def load_functions(
 ) -> LoadedPipeline:
     """`names` are the variables where they were given."""
     values = list(given)
-    sources = {value.name: value for value in values if isinstance(value, Topic | TableStream | Static)}
-    wanted = [_declared(value) for value in values if not isinstance(value, Topic | TableStream | Static)]
+    sources = {value.name: value for value in values if isinstance(value, TopicStream | TableStream | Static)}
+    wanted = [_declared(value) for value in values if not isinstance(value, TopicStream | TableStream | Static)]
     if not wanted:
         raise OperatorError(
             "hr.run: no function was given; give functions decorated with @hr.table or another decorator of hr"
@@ -53,7 +53,7 @@ def load_functions(
             if argument in node.defaults or argument in nodes:
                 continue
             found = around.get(argument)
-            if isinstance(found, Topic | TableStream | Static):
+            if isinstance(found, TopicStream | TableStream | Static):
                 sources[argument] = found
             elif (upstream := _named(around, argument)) is not None:
                 wanted.append(upstream)

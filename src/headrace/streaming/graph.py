@@ -16,8 +16,8 @@ from headrace.streaming.declarations import (
     Static,
     TableOutput,
     TableStream,
-    Topic,
     TopicOutput,
+    TopicStream,
     ViewOutput,
 )
 from headrace.streaming.loading import LoadedPipeline
@@ -71,8 +71,8 @@ class Graph:
         """The edges of a node, with views replaced by what they read."""
         yield from _inlined(name, self.nodes, self.edges)
 
-    def topics(self, name: str) -> tuple[Topic, ...]:
-        return tuple(dict.fromkeys(e.source for e in self.inlined_edges(name) if isinstance(e.source, Topic)))
+    def topics(self, name: str) -> tuple[TopicStream, ...]:
+        return tuple(dict.fromkeys(e.source for e in self.inlined_edges(name) if isinstance(e.source, TopicStream)))
 
     def upstream(self, name: str) -> tuple[str, ...]:
         """The nodes whose tables this one reads."""
@@ -150,7 +150,7 @@ def _edge(node: Node, argument: str, nodes: Mapping[str, Node], sources: Mapping
     source = node.defaults.get(argument) or (sources.get(argument) if argument not in nodes else None)
     if source is not None:
         of_own = isinstance(source, TableStream | Static) and source.table in nodes
-        table = source.table if of_own and not isinstance(source, Topic) else None
+        table = source.table if of_own and not isinstance(source, TopicStream) else None
         if table is not None:
             _check_readable(node, table, nodes, stored=True)
         return Edge(argument=argument, source=source, node=table)
@@ -224,7 +224,7 @@ def _check_node(node: Node, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) 
         _check_statics(node, edges)
     if node.recomputed:
         for edge in edges:
-            if isinstance(edge.source, Topic):
+            if isinstance(edge.source, TopicStream):
                 raise PipelineError(
                     node.place,
                     f"{node.name}: reads the topic {edge.source.topic!r}, and a materialized table is computed from "
@@ -234,7 +234,7 @@ def _check_node(node: Node, nodes: Mapping[str, Node], edges: tuple[Edge, ...]) 
         _check_into(node, output.into, nodes)
     if isinstance(output, TopicOutput):
         for edge in edges:
-            if isinstance(edge.source, Topic) and edge.source.topic == output.topic:
+            if isinstance(edge.source, TopicStream) and edge.source.topic == output.topic:
                 raise PipelineError(
                     node.place, f"{node.name}: reads and writes the topic {output.topic!r}, and would never end"
                 )
@@ -260,9 +260,9 @@ def _with_changes(node: Node, nodes: Mapping[str, Node], edges: Mapping[str, tup
     if not isinstance(output, TableOutput) or output.mode is not None or output.into is not None or output.recomputed:
         return node
     streams = [edge for edge in _inlined(node.name, nodes, edges) if not isinstance(edge.source, Static)]
-    rules = [edge.source.changes for edge in streams if isinstance(edge.source, Topic) and edge.source.changes]
+    rules = [edge.source.changes for edge in streams if isinstance(edge.source, TopicStream) and edge.source.changes]
     if len(rules) > 1:
-        names = ", ".join(sorted({edge.source.topic for edge in streams if isinstance(edge.source, Topic)}))
+        names = ", ".join(sorted({edge.source.topic for edge in streams if isinstance(edge.source, TopicStream)}))
         raise PipelineError(
             node.place,
             f"{node.name}: reads several topics of changes ({names}), each with a key and an order of its own; make a "

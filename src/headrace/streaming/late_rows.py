@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.streaming.assembling import Assembler
-from headrace.streaming.declarations import Node, PipelineError, Static, TableStream, Topic, TopicOutput
+from headrace.streaming.declarations import Node, PipelineError, Static, TableStream, TopicOutput, TopicStream
 from headrace.streaming.graph import Graph
 from headrace.streaming.parsing import Parser
 from headrace.streaming.plans import bare, is_attribute
@@ -34,7 +34,7 @@ def obstacle(graph: Graph, node: Node, frame: "DataFrame", mode: str) -> str | N
     if isinstance(node.output, TopicOutput) and node.output.latency == "realtime":
         return "latency='realtime' has no batches to look at again"
     edges = list(graph.inlined_edges(node.name))
-    if len(edges) != 1 or not isinstance(edges[0].source, Topic):
+    if len(edges) != 1 or not isinstance(edges[0].source, TopicStream):
         return (
             "Spark does not show which rows it dropped, and only the records of a single topic can be read again for "
             "each batch; give this node one topic and nothing else to read"
@@ -53,7 +53,7 @@ def obstacle(graph: Graph, node: Node, frame: "DataFrame", mode: str) -> str | N
 class LateRows:
     """Of one node, for which there is no `obstacle`."""
 
-    def __init__(self, graph: Graph, node: Node, frame: "DataFrame", parser: Callable[[Topic], Parser]) -> None:
+    def __init__(self, graph: Graph, node: Node, frame: "DataFrame", parser: Callable[[TopicStream], Parser]) -> None:
         self._graph = graph
         self._node = node
         self._parser = parser
@@ -83,11 +83,11 @@ class LateRows:
 class _Records:
     """The records of a batch as the one input of a function."""
 
-    def __init__(self, raw: "DataFrame", parser: Callable[[Topic], Parser]) -> None:
+    def __init__(self, raw: "DataFrame", parser: Callable[[TopicStream], Parser]) -> None:
         self._raw = raw
         self._parser = parser
 
-    def topic(self, topic: Topic, observed: str) -> "DataFrame":
+    def topic(self, topic: TopicStream, observed: str) -> "DataFrame":
         return whole_records(self._raw, self._parser(topic))
 
     def own_table(self, node: Node, given: TableStream | None, *, changes: bool) -> "DataFrame":

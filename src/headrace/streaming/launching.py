@@ -118,7 +118,7 @@ def launch_next(
 ) -> tuple[Launch, Starting]:
     """The next version, or the one that a replay of the same code began and did not end; and where it begins. With
     `refresh` it builds these tables again and what depends on them, and takes over the others as they are."""
-    starting(start or "earliest")  # a place that is none is said before anything is made
+    starting(start or "earliest")  # a bad starting place is reported before anything is created
     loaded, graph = open_pipeline(path)
     catalog = PipelineCatalog.open(tables_dir, graph.pipeline)
     live = catalog.live

@@ -11,7 +11,7 @@ from importlib.metadata import version as package_version
 from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.streaming.check import Checked
-from headrace.streaming.declarations import Node, Static, TableOutput, TableStream, Topic, TopicOutput
+from headrace.streaming.declarations import Node, Static, TableOutput, TableStream, TopicOutput, TopicStream
 from headrace.streaming.graph import Graph
 from headrace.streaming.progress import NodeProgress, RunProgress
 from headrace.tables.storage import is_url
@@ -110,7 +110,7 @@ class Lineage:
     def _inputs(self, name: str) -> Iterator[dict[str, Any]]:
         for edge in self._graph.inlined_edges(name):
             match edge.source:
-                case Topic() as topic:
+                case TopicStream() as topic:
                     yield {"namespace": self._kafka, "name": topic.topic}
                 case TableStream(table=table) | Static(table=table) if edge.node is None:
                     yield _table(self._other_path(table))

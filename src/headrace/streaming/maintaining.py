@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.streaming.changed_rows import changes, told_by_log, unread
-from headrace.streaming.declarations import Node, PipelineError, Static, TableOutput, TableStream, Topic
+from headrace.streaming.declarations import Node, PipelineError, Static, TableOutput, TableStream, TopicStream
 from headrace.streaming.delta_writes import Stamp, last_batch, overwrite, stamped
-from headrace.streaming.keyed_merge import GONE, last_of_state
-from headrace.streaming.keyed_order import quoted
+from headrace.streaming.keyed.merge import GONE, last_of_state
+from headrace.streaming.keyed.order import quoted
 from headrace.streaming.recomputing import SnapshotReader
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class GivenReader:
         self._snapshots = snapshots
         self._given = given
 
-    def topic(self, topic: Topic, observed: str) -> "DataFrame":
+    def topic(self, topic: TopicStream, observed: str) -> "DataFrame":
         return self._snapshots.topic(topic, observed)
 
     def own_table(self, node: Node, given: TableStream | None, *, changes: bool) -> "DataFrame":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from headrace.core.errors import OperatorError
 from headrace.streaming import session
 from headrace.streaming.check import Checked, check
-from headrace.streaming.declarations import TableStream, Topic, TopicOutput
+from headrace.streaming.declarations import TableStream, TopicOutput, TopicStream
 from headrace.streaming.gateway import END_WAIT_S
 from headrace.streaming.graph import Graph
 from headrace.streaming.kafka import Kafka
@@ -250,7 +250,7 @@ def reads_little(graph: Graph, kafka: Kafka) -> bool:
     edges = [edge for node in graph.queries for edge in graph.inlined_edges(node.name)]
     if any(isinstance(edge.source, TableStream) for edge in edges):
         return False  # how much a table holds is not asked
-    topics = {edge.source.topic for edge in edges if isinstance(edge.source, Topic)}
+    topics = {edge.source.topic for edge in edges if isinstance(edge.source, TopicStream)}
     places = [(topic, partition) for topic in topics for partition in range(kafka.partitions(topic))]
     firsts, ends = kafka.beginnings(places), kafka.ends(places)
     return sum(ends.get(place, 0) - firsts.get(place, 0) for place in places) <= SHORT_RUN_RECORDS_MAX

@@ -11,8 +11,8 @@ from headrace.streaming.declarations import (
     Static,
     TableOutput,
     TableStream,
-    Topic,
     TopicOutput,
+    TopicStream,
 )
 from headrace.streaming.graph import Graph
 from headrace.tables.layout import HIDDEN, tables_root
@@ -91,7 +91,7 @@ def _table_by_name(source: Source | None) -> str | None:
 def _reads(graph: Graph, node: Node) -> Iterator[str]:
     for edge in graph.inlined_edges(node.name):
         match edge.source:
-            case Topic() as topic:
+            case TopicStream() as topic:
                 yield f"topic {topic.topic}"
             case Static() as static:
                 yield f"static {static.table}"

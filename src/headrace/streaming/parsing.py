@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.streaming.debezium import EXTRA_COLUMNS, CapturedChange, envelope
-from headrace.streaming.declarations import METADATA_COLUMNS, PipelineError, Topic
+from headrace.streaming.declarations import METADATA_COLUMNS, PipelineError, TopicStream
 from headrace.streaming.extra_fields import EXTRA_COLUMN, NAMES, ExtraFields
 from headrace.streaming.spark_errors import first_line
 
@@ -30,7 +30,7 @@ _SEVERAL_VALUES = r"\}\s*\{"
 class Parser:
     """One topic's: its columns, and the expressions that make them of `value`."""
 
-    topic: Topic
+    topic: TopicStream
     schema: "StructType"
     avro: str | None = None
 
@@ -237,7 +237,7 @@ def _not_of_type(text: "Column", column: "StructField") -> "Column":
     return F.coalesce(named, F.lit(f"{column.name} is not {kind}"))
 
 
-def parser_of(topic: Topic, schema: str | None) -> Parser:
+def parser_of(topic: TopicStream, schema: str | None) -> Parser:
     """`schema` is the declared one or, where none was declared, the one that was inferred."""
     from pyspark.sql.types import BinaryType, StringType, StructType
 
@@ -267,7 +267,7 @@ def parser_of(topic: Topic, schema: str | None) -> Parser:
     return Parser(topic=topic, schema=columns, avro=avro)
 
 
-def _columns(topic: Topic, schema: str) -> "StructType":
+def _columns(topic: TopicStream, schema: str) -> "StructType":
     from pyspark.sql.types import StructType
 
     try:
@@ -281,7 +281,7 @@ def _columns(topic: Topic, schema: str) -> "StructType":
     return columns
 
 
-def _avro_columns(topic: Topic, schema: str) -> "StructType":
+def _avro_columns(topic: TopicStream, schema: str) -> "StructType":
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as F
     from pyspark.sql.avro.functions import from_avro

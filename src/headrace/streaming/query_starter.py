@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.streaming.assembling import Assembled, Assembler
 from headrace.streaming.batch_writer import BatchWriter
 from headrace.streaming.check import Checked
-from headrace.streaming.declarations import Node, PipelineError, Topic, TopicOutput
+from headrace.streaming.declarations import Node, PipelineError, TopicOutput, TopicStream
 from headrace.streaming.expectations import observe
 from headrace.streaming.first_commits import only_appended
 from headrace.streaming.graph import Graph
@@ -177,7 +177,7 @@ class QueryStarter:
     def _target(self, assembled: Assembled) -> RedriveTarget:
         node, sink = assembled.node, self._sinks.of(assembled)
 
-        def again(spark: "SparkSession", topic: Topic, ranges: dict[int, tuple[int, int]]) -> "DataFrame":
+        def again(spark: "SparkSession", topic: TopicStream, ranges: dict[int, tuple[int, int]]) -> "DataFrame":
             return self._reader.again(spark, topic, TopicSource(topic=topic.topic, ranges=ranges))
 
         def beginnings(topic: str, partitions: set[int]) -> dict[int, int]:

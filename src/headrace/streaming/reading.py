@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.core.errors import OperatorError
-from headrace.streaming.declarations import Node, PipelineError, Static, TableStream, Topic
+from headrace.streaming.declarations import Node, PipelineError, Static, TableStream, TopicStream
 from headrace.streaming.first_commits import only_appended
 from headrace.streaming.kafka import Kafka
 from headrace.streaming.run_settings import RunSettings
@@ -59,10 +59,10 @@ class StreamReader:
         self._own_path = own_path
         self._tables_dir = tables_dir
 
-    def topic(self, topic: Topic, observed: str) -> "DataFrame":
+    def topic(self, topic: TopicStream, observed: str) -> "DataFrame":
         return parsed_topic(self.raw(topic), self._schemas.parser(topic), UNPARSED + observed)
 
-    def raw(self, topic: Topic) -> "DataFrame":
+    def raw(self, topic: TopicStream) -> "DataFrame":
         """The topic's records as they are in the log."""
         partitions = self._kafka.check_topic(topic.topic, topic.place)
         begin = self._settings.starting or starting(topic.starting)
@@ -74,7 +74,7 @@ class StreamReader:
             starting=begin.options(topic.topic, partitions),
         )
 
-    def again(self, spark: "SparkSession", topic: Topic, span: TopicSource) -> "DataFrame":
+    def again(self, spark: "SparkSession", topic: TopicStream, span: TopicSource) -> "DataFrame":
         return raw_range(
             spark, topic, bootstrap=self._settings.bootstrap, common=self._settings.kafka, ranges=span.ranges
         )

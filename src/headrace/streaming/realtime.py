@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.streaming.assembling import Assembled
-from headrace.streaming.declarations import Topic, TopicOutput
+from headrace.streaming.declarations import TopicOutput, TopicStream
 from headrace.streaming.delta_writes import Stamp
 from headrace.streaming.parsing import Parser
 from headrace.streaming.quarantine import Quarantine, unparsed
@@ -95,7 +95,7 @@ def start_realtime(
 
 def start_quarantine(
     raw: "DataFrame",
-    topic: Topic,
+    topic: TopicStream,
     parser: Parser,
     *,
     path: str,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from headrace.core.errors import OperatorError
 from headrace.streaming.changed_rows import rows_changed, unread
-from headrace.streaming.declarations import Node, Static, TableOutput, TableStream, Topic
-from headrace.streaming.delta_writes import Stamp, last_batch, overwrite
+from headrace.streaming.declarations import Node, Static, TableOutput, TableStream, TopicStream
+from headrace.streaming.delta_writes import Stamp, is_written, overwrite
 from headrace.streaming.sources import static_table, without_hidden
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class SnapshotReader:
         self._own_path = own_path
         self._path_of = path_of
 
-    def topic(self, topic: Topic, observed: str) -> "DataFrame":
+    def topic(self, topic: TopicStream, observed: str) -> "DataFrame":
         raise OperatorError(f"topic {topic.topic!r}: cannot be read whole; make a table of it first")
 
     def own_table(self, node: Node, given: TableStream | None, *, changes: bool) -> "DataFrame":
@@ -90,8 +90,7 @@ class RecomputeSink:
         self._compute = compute
 
     def done(self, spark: "SparkSession", stamp: Stamp) -> bool:
-        last = last_batch(spark, self._path, stamp.app_id)
-        return last is not None and last >= stamp.batch
+        return is_written(spark, self._path, stamp)
 
     def write(self, frame: "DataFrame", stamp: Stamp) -> None:
         spark = frame.sparkSession

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.streaming import expectations
 from headrace.streaming.assembling import Assembler
 from headrace.streaming.commit_rows import table_version
-from headrace.streaming.declarations import Node, Static, TableOutput, TableStream, Topic
+from headrace.streaming.declarations import Node, Static, TableOutput, TableStream, TopicStream
 from headrace.streaming.delta_writes import Stamp, add_column, append
 from headrace.streaming.parsing import BAD, Parser
 from headrace.streaming.plans import operators
@@ -63,13 +63,13 @@ class RedriveTarget:
     """Where a node's rows lie, and what reads and writes them."""
 
     node: Node
-    topics: tuple[Topic, ...]
+    topics: tuple[TopicStream, ...]
     table: str
     quarantine: str
     stamp: Callable[[int], Stamp]
-    parser: Callable[[Topic], Parser]
+    parser: Callable[[TopicStream], Parser]
     assembler: Callable[[Any], Assembler]
-    again: "Callable[[SparkSession, Topic, dict[int, tuple[int, int]]], DataFrame]"
+    again: "Callable[[SparkSession, TopicStream, dict[int, tuple[int, int]]], DataFrame]"
     beginnings: Callable[[str, set[int]], dict[int, int]]
     write: "Callable[[DataFrame, Stamp], None]"
     static: "Callable[[Static, Node | None], DataFrame]"
@@ -113,7 +113,7 @@ class _Reader:
         self._place = place
         self._raw = raw
 
-    def topic(self, topic: Topic, observed: str) -> "DataFrame":
+    def topic(self, topic: TopicStream, observed: str) -> "DataFrame":
         from pyspark.sql import functions as F
 
         return whole_records(self._raw.where(F.col("topic") == topic.topic), self._place.parser(topic))

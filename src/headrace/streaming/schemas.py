@@ -7,7 +7,7 @@ infers again.
 import os
 
 from headrace.core.errors import OperatorError
-from headrace.streaming.declarations import PipelineError, Topic
+from headrace.streaming.declarations import PipelineError, TopicStream
 from headrace.streaming.inference import infer_ddl
 from headrace.streaming.kafka import Kafka
 from headrace.streaming.parsing import Parser, parser_of
@@ -30,13 +30,13 @@ class Schemas:
         self._keep = keep
         self._parsers: dict[int, Parser] = {}
 
-    def parser(self, topic: Topic) -> Parser:
+    def parser(self, topic: TopicStream) -> Parser:
         if id(topic) not in self._parsers:
             needs = topic.schema is None and topic.format == "json"
             self._parsers[id(topic)] = parser_of(topic, self._pinned(topic) if needs else topic.schema)
         return self._parsers[id(topic)]
 
-    def _pinned(self, topic: Topic) -> str:
+    def _pinned(self, topic: TopicStream) -> str:
         path = os.path.join(self._directory, schema_file(topic.topic)) if self._directory is not None else None
         kept = storage_of(path).read(path) if path is not None else None
         if kept is not None:

@@ -13,7 +13,7 @@ from headrace.streaming.delta_sink import DeltaSink, Keyed, UserSink
 from headrace.streaming.delta_writes import Stamp
 from headrace.streaming.graph import Graph
 from headrace.streaming.kafka import client_config
-from headrace.streaming.keyed_tables import keyed_table
+from headrace.streaming.keyed.tables import keyed_table
 from headrace.streaming.maintaining import GivenReader, Inputs, MaintainSink
 from headrace.streaming.node_paths import NodePaths
 from headrace.streaming.recomputing import RecomputeSink, SnapshotReader

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headrace.streaming import extra_fields
-from headrace.streaming.declarations import Static, TableStream, Topic
+from headrace.streaming.declarations import Static, TableStream, TopicStream
 from headrace.streaming.parsing import BAD, Parser
 from headrace.tables.hidden import HIDDEN_COLUMNS
 
@@ -27,7 +27,7 @@ FETCH_WAIT_MS_MAX = "5"
 CHANGE_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 
 
-def kafka_options(topic: Topic, bootstrap: str, common: Mapping[str, str]) -> dict[str, str]:
+def kafka_options(topic: TopicStream, bootstrap: str, common: Mapping[str, str]) -> dict[str, str]:
     return {
         "kafka.bootstrap.servers": bootstrap,
         "kafka.isolation.level": "read_committed",
@@ -41,7 +41,7 @@ def kafka_options(topic: Topic, bootstrap: str, common: Mapping[str, str]) -> di
 
 
 def raw_topic(
-    spark: "SparkSession", topic: Topic, *, bootstrap: str, common: Mapping[str, str], starting: Mapping[str, str]
+    spark: "SparkSession", topic: TopicStream, *, bootstrap: str, common: Mapping[str, str], starting: Mapping[str, str]
 ) -> "DataFrame":
     options = kafka_options(topic, bootstrap, common) | {"subscribe": topic.topic} | dict(starting)
     if topic.max_offsets_per_trigger is not None:
@@ -51,7 +51,7 @@ def raw_topic(
 
 def raw_range(
     spark: "SparkSession",
-    topic: Topic,
+    topic: TopicStream,
     *,
     bootstrap: str,
     common: Mapping[str, str],

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headrace.streaming.expectations import FAILED_MARK
-from headrace.streaming.keyed_order import PARTITIONS_MARK, SEVERAL_MARK
+from headrace.streaming.keyed.order import PARTITIONS_MARK, SEVERAL_MARK
 from headrace.streaming.spark_errors import wrong_name
 
 Kind = Literal["expectation", "data loss", "schema", "code", "transient", "unknown"]

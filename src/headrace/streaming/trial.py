@@ -21,12 +21,20 @@ from headrace.streaming import expectations
 from headrace.streaming.assembling import Assembler, stored
 from headrace.streaming.check import Checked, check
 from headrace.streaming.code_change import touched_names
-from headrace.streaming.declarations import BatchOutput, Expectation, Node, Static, TableOutput, TableStream, Topic
+from headrace.streaming.declarations import (
+    BatchOutput,
+    Expectation,
+    Node,
+    Static,
+    TableOutput,
+    TableStream,
+    TopicStream,
+)
 from headrace.streaming.delta_sink import DeltaSink
 from headrace.streaming.delta_writes import Stamp, overwrite
 from headrace.streaming.graph import Graph
 from headrace.streaming.kafka import Kafka, TopicMissingError
-from headrace.streaming.keyed_tables import keyed_table
+from headrace.streaming.keyed.tables import keyed_table
 from headrace.streaming.loading import LoadedPipeline
 from headrace.streaming.opening import open_table
 from headrace.streaming.parsing import BAD, Parser
@@ -172,7 +180,7 @@ class Trials:
         """Where the scratch table of a node lies."""
         return os.path.join(self._directories[node], node)
 
-    def sample(self, topic: Topic) -> "DataFrame":
+    def sample(self, topic: TopicStream) -> "DataFrame":
         """Some records of a topic as they are in the log, read once."""
         if topic.topic not in self._samples:
             self._step(f"reading a sample of {topic.topic}")
@@ -195,7 +203,7 @@ class Trials:
             self._samples[topic.topic] = (kept, kept.count())
         return self._samples[topic.topic][0]
 
-    def whole(self, topic: Topic, parser: Parser) -> "DataFrame":
+    def whole(self, topic: TopicStream, parser: Parser) -> "DataFrame":
         """What can be parsed of a sample; the rest is counted, again only where the topic is declared otherwise."""
         raw = self.sample(topic)
         declared = (topic.schema, topic.format, topic.tombstones, topic.extra, topic.skip_bytes,
@@ -289,7 +297,7 @@ class _Reader:
         self._trials = trials
         self._schemas = schemas
 
-    def topic(self, topic: Topic, observed: str) -> "DataFrame":
+    def topic(self, topic: TopicStream, observed: str) -> "DataFrame":
         return self._trials.whole(topic, self._schemas.parser(topic))
 
     def own_table(self, node: Node, given: TableStream | None, *, changes: bool) -> "DataFrame":

@@ -306,6 +306,9 @@ class PipelineCatalog:
         if live is not None and live.number == number:
             return
         self._checked(version.tables)
+        self._make_live(number, version)
+
+    def _make_live(self, number: int, version: Version) -> None:
         for table in version.tables:
             if self._disk.read_link(self.layout.stable_path(table)) is None:
                 self._disk.swap_link(self.layout.stable_target(table), self.layout.stable_path(table))

@@ -93,11 +93,7 @@ class StoreCatalog(PipelineCatalog):
         write_version_code(directory, self.code(number), self._disk)
         return os.path.join(directory, CODE), os.path.join(directory, MODULES)
 
-    def _move_to(self, number: int) -> None:
-        live, version = self._versions.live, self._versions.get(number)
-        if live is not None and live.number == number:
-            return
-        self._checked(version.tables)
+    def _make_live(self, number: int, version: Version) -> None:
         self._write(self._versions.moved(number, time_of_ms(self._since_ms())))
 
     def _let_go_of_live(self) -> None:

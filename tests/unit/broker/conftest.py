@@ -9,9 +9,10 @@ from sessions import asking
 from headrace.broker.api import Later, Request
 from headrace.broker.handlers import load_all
 from headrace.broker.node import Node
-from headrace.broker.steps import Steps, finish
+from headrace.broker.steps import Steps
 from headrace.core.clock import ManualClock
 from headrace.core.settings.broker import BrokerSettings
+from headrace.core.steps import finish
 from headrace.protocol import messages
 from headrace.protocol.message_reader import compile_reader
 from headrace.protocol.message_writer import compile_writer

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from headrace.broker.api import Later, framed
-from headrace.broker.steps import Steps, finish
+from headrace.broker.steps import Steps
+from headrace.core.steps import finish
 
 
 def give(request: Any, slot: Any, answer: Any) -> None:

@@ -116,7 +116,7 @@ def test_no_more_bytes_are_under_way_than_the_bound():
 
 
 def test_a_request_that_nobody_answers_holds_up_those_behind_it_too(pair):
-    """Produce with acks=0 whose batch is being packed anew: the next batch must not overtake it."""
+    """Produce with acks=0 whose batch is being packed again: the next batch must not overtake it."""
     pair.connection.barriers += 1
     pair.ask("now a", "now b")
     assert pair.handled == []

@@ -8,8 +8,8 @@ from node_clients import connected, turn
 
 from headrace.broker import fetch_sessions, steps
 from headrace.broker.handlers import fetch as fetch_handler
-from headrace.broker.handlers import fetch_slowly
-from headrace.broker.steps import finish
+from headrace.broker.handlers import fetch_slowly, one_fetch
+from headrace.core.steps import finish
 from headrace.protocol import fetch, messages
 from headrace.protocol.message_reader import compile_reader
 from headrace.protocol.message_writer import compile_writer
@@ -167,9 +167,9 @@ def test_a_record_that_comes_at_any_moment_is_answered_with(node, in_steps, at_t
 
 def test_nothing_is_tried_while_nothing_comes(node, in_steps, monkeypatch):
     attempts = []
-    read_some = fetch_handler.OneFetch.read_some
+    read_some = one_fetch.OneFetch.read_some
     monkeypatch.setattr(
-        fetch_handler.OneFetch, "read_some", lambda self, *given: (attempts.append(1), read_some(self, *given))
+        one_fetch.OneFetch, "read_some", lambda self, *given: (attempts.append(1), read_some(self, *given))
     )
     with connected(node) as make:
         waiting(node, make())
@@ -181,13 +181,13 @@ def test_nothing_is_tried_while_nothing_comes(node, in_steps, monkeypatch):
 @pytest.mark.parametrize("at_turn", range(0, 25, 3))
 @pytest.mark.parametrize("ends", ["hurry", "left"])
 def test_it_can_be_hurried_or_left_at_any_moment(node, in_steps, monkeypatch, at_turn, ends):
-    monkeypatch.setattr(fetch_handler, "FEW_PARTITIONS", 1)
+    monkeypatch.setattr(one_fetch, "FEW_PARTITIONS", 1)
     with connected(node) as make:
         client = make()
         waiting(node, client)
         for _ in range(at_turn):
             turn(node)
-        assert node.server.held_bytes == PARTITIONS * fetch_handler.PARTITION_BYTES
+        assert node.server.held_bytes == PARTITIONS * one_fetch.PARTITION_BYTES
         if ends == "hurry":
             client.connection.hurry()
         else:
@@ -200,7 +200,7 @@ def test_it_can_be_hurried_or_left_at_any_moment(node, in_steps, monkeypatch, at
 
 def test_what_was_read_for_a_client_that_left_is_let_go(node, in_steps, monkeypatch):
     """Files are pinned while they wait to be sent."""
-    monkeypatch.setattr(fetch_handler, "COPIES_BYTES_MAX", 0)
+    monkeypatch.setattr(one_fetch, "COPIES_BYTES_MAX", 0)
     for index in range(PARTITIONS):
         append(node, index)
     turn(node)

@@ -10,13 +10,13 @@ from sessions import asking
 from headrace.broker.api import Request
 from headrace.broker.handlers import consumer_group_describe, consumer_group_heartbeat
 from headrace.broker.rights import Rights
-from headrace.broker.steps import finish
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.groups import Groups
 from headrace.coordinator.journal import MemoryJournal
 from headrace.coordinator.placing import partition_for
 from headrace.coordinator.topic_view import TopicTable
 from headrace.core.clock import ManualClock
+from headrace.core.steps import finish
 from headrace.protocol import error_codes as codes
 from headrace.protocol import messages
 from headrace.protocol.message_reader import compile_reader

@@ -17,12 +17,12 @@ from headrace.broker.handlers import (
     sync_group,
 )
 from headrace.broker.rights import Rights
-from headrace.broker.steps import finish
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.groups import Groups
 from headrace.coordinator.journal import MemoryJournal
 from headrace.coordinator.topic_view import TopicTable
 from headrace.core.clock import ManualClock
+from headrace.core.steps import finish
 from headrace.protocol import messages
 from headrace.protocol.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
@@ -196,7 +196,7 @@ def test_join_with_very_many_protocols_is_refused(node, version):
 
 def test_first_version_takes_the_session_timeout_for_the_rebalance_timeout(node):
     first = join(node, 0)
-    assert node.groups.shard("g").table.classic["g"].roster[first.member_id].rebalance_timeout_ms == 10_000
+    assert node.groups.shard("g").table.classic["g"].facts.roster[first.member_id].rebalance_timeout_ms == 10_000
 
 
 def test_join_waits_for_the_other_members(node):

@@ -8,7 +8,7 @@ from sessions import asking
 
 from headrace.broker.api import Later, Request
 from headrace.broker.handlers import offset_commit, offset_delete, offset_fetch, txn_offset_commit
-from headrace.broker.steps import Steps, finish
+from headrace.broker.steps import Steps
 from headrace.coordinator.group_records import CommittedOffset
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.groups import Groups
@@ -16,6 +16,7 @@ from headrace.coordinator.journal import MemoryJournal
 from headrace.coordinator.offsets.requests import refused_delete, refused_fetch
 from headrace.coordinator.placing import partition_for
 from headrace.coordinator.topic_view import TopicTable
+from headrace.core.steps import finish
 from headrace.protocol import error_codes as codes
 from headrace.protocol import messages
 
@@ -52,25 +53,9 @@ class RefusingGroups:
     def __init__(self, code):
         self.code = code
 
-    def commit_offsets(self, group_id, member_id, generation, instance_id, entries, answer, *, version):
+    def commit_offsets(self, group_id, member_id, generation, instance_id, entries, answer, *, version, producer=None):
         self.asked = (group_id, member_id, generation, instance_id, version)
         answer([self.code] * len(entries))
-
-    def commit_offsets_in_transaction(
-        self,
-        producer_id,
-        epoch,
-        group_id,
-        member_id,
-        generation,
-        instance_id,
-        entries,
-        answer,
-        *,
-        transactional_id,
-        version,
-    ):
-        self.commit_offsets(group_id, member_id, generation, instance_id, entries, answer, version=version)
 
     def fetch_offsets(self, group_id, member_id, member_epoch, wanted, require_stable):
         self.asked = (group_id, member_id, member_epoch)

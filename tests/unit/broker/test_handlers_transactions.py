@@ -19,13 +19,14 @@ from headrace.broker.handlers import (
     write_txn_markers,
 )
 from headrace.broker.handlers.transaction_errors import for_produce
-from headrace.broker.steps import Steps, finish
+from headrace.broker.steps import Steps
 from headrace.coordinator.journal import MemoryJournal
 from headrace.coordinator.placing import partition_for
 from headrace.coordinator.transactions import coordinator as transactions_module
 from headrace.coordinator.transactions.coordinator import Transactions
 from headrace.coordinator.transactions.settings import TransactionSettings
 from headrace.core.errors import StorageError
+from headrace.core.steps import finish
 from headrace.log.transactions import Marker
 from headrace.protocol import error_codes as codes
 from headrace.protocol import messages

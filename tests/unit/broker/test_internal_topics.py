@@ -2,9 +2,8 @@
 
 import pytest
 
-from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.coordinator.group_records import CommittedOffset
-from headrace.coordinator.placing import partition_for
+from headrace.coordinator.placing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
 from headrace.protocol import error_codes as codes
 
 CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 19, 20, 37
@@ -82,9 +81,7 @@ def test_a_group_follows_the_partitions_of_a_topic_that_a_client_made(node, clie
     client.create(node, "orders")
     committed = []
     entries = [("orders", 0, CommittedOffset(5, commit_timestamp_ms=node.clock.now_ms()))]
-    groups.commit_offsets_in_transaction(
-        7, 0, "shop", "", -1, None, entries, committed.append, transactional_id="t", version=5
-    )
+    groups.commit_offsets("shop", "", -1, None, entries, committed.append, version=5, producer=(7, 0))
     end_turn(node)
     assert committed == [[codes.NONE]]
     groups.transaction_ended(7, 0, True)

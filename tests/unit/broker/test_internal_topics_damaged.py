@@ -5,11 +5,10 @@ import os
 
 import pytest
 
-from headrace.broker.steps import finish
-from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.coordinator.group_records import CommittedOffset, encode_offset_commit
-from headrace.coordinator.placing import partition_for
+from headrace.coordinator.placing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
 from headrace.coordinator.transactions.records import encode_key
+from headrace.core.steps import finish
 from headrace.protocol import error_codes as codes
 
 FIND_COORDINATOR = 10
@@ -180,13 +179,11 @@ def test_a_damaged_partition_leaves_only_its_own_transactional_ids_without_a_coo
 def test_damage_below_the_recovery_point_of_a_killed_broker_costs_other_groups_nothing(make_node, used, at, pending):
     if pending:
         entries = [("orders", 0, CommittedOffset(9))]
-        used.groups.commit_offsets_in_transaction(
-            7, 0, HIT, "", -1, None, entries, lambda codes: None, transactional_id="t", version=5
-        )
+        used.groups.commit_offsets(HIT, "", -1, None, entries, lambda codes: None, version=5, producer=(7, 0))
         end_turn(used)
     log = used.topics.partition(OFFSETS_TOPIC, partition_for(HIT, COUNT)).led
     log.checkpoint()
-    log.flushed_offset = log.spilled_offset = log.end_offset
+    log.flush_state.all_on_disk(log.end_offset)
     used.store.save_checkpoints()
     assert log.recovery_point == log.end_offset
     used.abandon()

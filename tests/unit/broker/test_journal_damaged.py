@@ -11,11 +11,11 @@ from headrace.broker import strays
 from headrace.broker.catalog import CLUSTER_WIDE, JOURNAL_NAME, PRODUCER_IDS_SKIPPED, Catalog
 from headrace.broker.healing import KEPT_FOREVER
 from headrace.broker.journal_format import NOTE_BYTES
-from headrace.broker.steps import finish
-from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.coordinator.group_records import CommittedOffset
+from headrace.coordinator.placing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.core.errors import OperatorError
 from headrace.core.files import Disk
+from headrace.core.steps import finish
 
 GROUP = "shop"
 FEW_PARTITIONS = {"offsets_topic_num_partitions": 2, "transaction_state_log_num_partitions": 2}

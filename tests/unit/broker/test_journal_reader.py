@@ -6,11 +6,10 @@ import pytest
 from crc32c import crc32c
 
 from headrace.broker import journal_reader
-from headrace.broker.journal_reader import JournalReader
-from headrace.broker.topic_names import OFFSETS_TOPIC
+from headrace.broker.journal_reader import LogJournalReader
 from headrace.coordinator.group_records import CommittedOffset, decode
 from headrace.coordinator.journal import COMMIT
-from headrace.coordinator.placing import partition_for
+from headrace.coordinator.placing import OFFSETS_TOPIC, partition_for
 from headrace.coordinator.transactions.markers import TransactionEnd
 from headrace.core.errors import StorageError
 from headrace.log.segment import Segment
@@ -48,7 +47,7 @@ def skips():
 @pytest.fixture
 def reader(log, skips, monkeypatch):
     monkeypatch.setattr(journal_reader, "SLICE_BYTES", log.active.size // 10)
-    return JournalReader(log, lambda offset, error: skips.append(offset))
+    return LogJournalReader(log, lambda offset, error: skips.append(offset))
 
 
 def committed(records):

@@ -400,7 +400,7 @@ def test_others_are_served_while_very_many_members_leave_a_group(node, clients):
     table = node.groups.shard("crowd").table
     table.call_later = lambda _, callback: node.reactor.call_soon(callback)  # no other timer is to count
     group = table.new_classic("crowd")
-    group.restore(GroupMetadata("consumer", 1, "range", names[0], 0, members))
+    group.facts.restore(GroupMetadata("consumer", 1, "range", names[0], 0, members))
     leaving = [
         {"member_id": name, "group_instance_id": None, "reason": None} for name in [*names, "stranger", names[0]]
     ]
@@ -410,14 +410,16 @@ def test_others_are_served_while_very_many_members_leave_a_group(node, clients):
     assert [each.member_id for each in answer.members] == [each["member_id"] for each in leaving]
     codes = [each.error_code for each in answer.members]
     assert codes == [0] * len(names) + [error_codes.UNKNOWN_MEMBER_ID] * 2
-    assert (answer.error_code, str(group.state), group.generation) == (0, "Empty", 2), "one rebalance for all of them"
+    assert (answer.error_code, str(group.facts.state), group.facts.generation) == (0, "Empty", 2), (
+        "one rebalance for all of them"
+    )
 
 
 def test_members_that_leave_are_told_when_that_could_not_be_written(node, clients):
     """Who has left has left; the client asks again."""
     busy = clients()
     busy.ask(10, 4, {"key_type": 0, "coordinator_keys": ["crowd"]})
-    node.groups.shard("crowd").table.new_classic("crowd").restore(
+    node.groups.shard("crowd").table.new_classic("crowd").facts.restore(
         GroupMetadata("consumer", 1, "range", "a", 0, (member("a"),))
     )
     for partition in node.topics.get("__consumer_offsets").partitions:

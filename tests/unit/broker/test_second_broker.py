@@ -7,13 +7,12 @@ from coordinators import offsets_of
 
 from headrace.broker.partition import ELSEWHERE, FOLLOWER, LEADER, OFFLINE
 from headrace.broker.shard_work import RECORDS_PER_TURN
-from headrace.broker.steps import finish
-from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.coordinator.classic.members import JoinProtocol, JoinRequest
 from headrace.coordinator.group_records import CommittedOffset
-from headrace.coordinator.placing import partition_for
+from headrace.coordinator.placing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
 from headrace.coordinator.transactions.markers import TransactionEnd
 from headrace.core.listeners import ListenerAddress
+from headrace.core.steps import finish
 from headrace.protocol import error_codes as codes
 from headrace.replication.image import BrokerImage, Endpoint, ImageDelta, PartitionImage, TopicImage
 

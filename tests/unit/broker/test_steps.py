@@ -14,8 +14,9 @@ from waits import eventually
 from headrace.broker import router, steps
 from headrace.broker.api import Request
 from headrace.broker.handlers import create_topics, load
-from headrace.broker.steps import InSteps, Steps, finish, is_long, stepped, writing
+from headrace.broker.steps import InSteps, Steps, is_long, stepped, writing
 from headrace.core.errors import PeerError
+from headrace.core.steps import finish
 from headrace.net.transport import PlainTransport
 from headrace.protocol import error_codes, messages
 from headrace.protocol.framing import Chunk

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.broker.catalog import JOURNAL_NAME
-from headrace.broker.steps import finish
 from headrace.coordinator.group_records import CommittedOffset
 from headrace.core.errors import PeerError
 from headrace.core.files import Disk
+from headrace.core.steps import finish
 from headrace.log.partition_log import PartitionLog
 from headrace.protocol import error_codes
 from headrace.protocol.records import build_plain_batch

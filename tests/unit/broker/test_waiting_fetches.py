@@ -5,7 +5,7 @@ import contextlib
 import pytest
 from node_clients import connected, turn
 
-from headrace.broker.handlers import fetch as fetch_handler
+from headrace.broker.handlers import one_fetch
 from headrace.protocol import messages
 
 FETCH, API_VERSIONS, METADATA = 1, 18, 3
@@ -79,8 +79,8 @@ def test_a_fetch_that_holds_up_little_waits_on(node):
 
 @pytest.mark.parametrize("ends", ["answered", "left"])
 def test_a_waiting_fetch_of_many_partitions_counts_as_memory_until_it_ends(node, monkeypatch, ends):
-    monkeypatch.setattr(fetch_handler, "FEW_PARTITIONS", 1)
-    monkeypatch.setattr(fetch_handler, "PARTITION_BYTES", 1000)
+    monkeypatch.setattr(one_fetch, "FEW_PARTITIONS", 1)
+    monkeypatch.setattr(one_fetch, "PARTITION_BYTES", 1000)
     with connected(node) as make:
         client = make()
         send(client, fetch(0, 1))

@@ -4,7 +4,7 @@ import heapq
 from itertools import count
 
 from headrace.coordinator.classic.effects import Answer, Store
-from headrace.coordinator.classic.members import JoinProtocol, JoinRequest
+from headrace.coordinator.classic.members import JoinProtocol, JoinRequest, SyncRequest
 from headrace.coordinator.deadlines import Now
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.groups import Groups
@@ -105,11 +105,12 @@ class Machine:
 
     def sync(self, member_id, generation, assignment=None, *, instance_id=None, protocol=("consumer", None)):
         box = Box()
-        self.do(self.group.sync(member_id, generation, instance_id, *protocol, assignment or {}, box, self.now))
+        request = SyncRequest("g", member_id, generation, instance_id, *protocol, assignment or {})
+        self.do(self.group.sync(request, box, self.now))
         return box
 
     def heartbeat(self, member_id, generation=None, instance_id=None):
-        generation = self.group.generation if generation is None else generation
+        generation = self.group.facts.generation if generation is None else generation
         return self.group.heartbeat(member_id, generation, instance_id, self.now)
 
     def leave(self, *leaving):
@@ -204,7 +205,8 @@ class World:
 
     def sync(self, member_id, generation, assignment=None, *, group_id="g", instance_id=None):
         box = Box()
-        self.groups.sync(group_id, member_id, generation, instance_id, "consumer", "range", assignment or {}, box)
+        asked = (group_id, member_id, generation, instance_id, "consumer", "range", assignment or {})
+        self.groups.sync(SyncRequest(*asked), box)
         return box
 
     def leave(self, *leaving, group_id="g"):

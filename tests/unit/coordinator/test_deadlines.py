@@ -126,8 +126,8 @@ def test_pending_members_expire_in_slices_and_others_are_served_between():
     group = world.table().classic["g"]
     clock.advance(6_000)
     left = []
-    while group.roster.pending:
+    while group.facts.roster.pending:
         turns.turn()
-        left.append(len(group.roster.pending))
+        left.append(len(group.facts.roster.pending))
         assert world.groups.heartbeat("other", "a", 1, None) != 0, "another request is answered in between"
     assert left == [each * DEADLINES_PER_TURN for each in (4, 3, 2, 1, 0)]

@@ -431,7 +431,7 @@ def test_offsets_of_a_transaction_count_when_it_is_committed():
     world = World()
     box = Box()
     entries = [("orders", 0, CommittedOffset(9))]
-    world.groups.commit_offsets_in_transaction(5, 0, "g", "", -1, None, entries, box, transactional_id="t", version=5)
+    world.groups.commit_offsets("g", "", -1, None, entries, box, version=5, producer=(5, 0))
     assert box.body == [NONE]
     assert fetched(world) == -1
     partition = partition_for("g", world.journal.partition_count)
@@ -572,9 +572,7 @@ def test_a_marker_ends_a_transaction_in_its_own_partition_only():
     there = next(name for name in "abcdef" if partition_for(name, 4) != partition_for(here, 4))
     entries = [("orders", 0, CommittedOffset(9))]
     for group_id in (here, there):
-        world.groups.commit_offsets_in_transaction(
-            5, 0, group_id, "", -1, None, entries, Box(), transactional_id="t", version=5
-        )
+        world.groups.commit_offsets(group_id, "", -1, None, entries, Box(), version=5, producer=(5, 0))
     world.groups.transaction_ended(5, partition_for(here, 4), True)
     assert world.table(here).offsets.get(here, "orders", 0) == CommittedOffset(9)
     assert world.table(there).offsets.has_pending(there, "orders", 0)

@@ -98,7 +98,7 @@ def test_roster_counts_what_its_members_say_whatever_happens_to_them():
         world.groups.join(join_request(instance_id=f"i{number}", metadata=ORDERS * (number + 1)), lambda _: None)
         world.groups.join(join_request(), lambda _: None)
         world.groups.join(join_request(must_know_member_id=False), lambda _: None)
-    roster = world.table().classic["g"].roster
+    roster = world.table().classic["g"].facts.roster
     assert roster.byte_count == counted(roster) > 0
     world.join(instance_id="i3", metadata=ORDERS)  # comes back under another id
     assert roster.byte_count == counted(roster)

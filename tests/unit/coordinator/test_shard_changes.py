@@ -11,6 +11,7 @@ import pytest
 from group_harness import Box, Scheduler, finish, join_request
 
 from headrace.coordinator.classic.group import ClassicGroup
+from headrace.coordinator.classic.members import SyncRequest
 from headrace.coordinator.consumer.requests import Heartbeat
 from headrace.coordinator.consumer.state import ConsumerGroup
 from headrace.coordinator.group_records import CommittedOffset, encode_offset_commit
@@ -156,9 +157,8 @@ class GroupWorld(World):
 
     def sync(self):
         group_id, member_id, generation = self.some_group("g")
-        self.coordinator.sync(
-            group_id, member_id, generation, None, "consumer", "range", {member_id: b"all"}, self.box()
-        )
+        asked = (group_id, member_id, generation, None, "consumer", "range", {member_id: b"all"})
+        self.coordinator.sync(SyncRequest(*asked), self.box())
 
     def heartbeat(self):
         self.coordinator.heartbeat(*self.some_group("g"), None)
@@ -198,9 +198,8 @@ class GroupWorld(World):
 
     def commit_in_transaction(self):
         group_id, entries = self.rng.choice(GROUPS), [("orders", self.rng.randrange(2), self.offset())]
-        self.coordinator.commit_offsets_in_transaction(
-            self.rng.choice(PRODUCERS), 0, group_id, "", -1, None, entries, self.box(), transactional_id="t", version=5
-        )
+        producer = (self.rng.choice(PRODUCERS), 0)
+        self.coordinator.commit_offsets(group_id, "", -1, None, entries, self.box(), version=5, producer=producer)
 
     def end_transaction(self):
         """A marker is written to a partition that is led here, as soon as what came before it is."""
@@ -243,8 +242,9 @@ class GroupWorld(World):
                 table = group and (group.table.members, group.table.targets, group.table.epochs)
                 found[partition, group_id] = offsets.all(group_id), pending, table
             for group_id, group in shard.table.classic.items():
-                if group.generation:
-                    found[partition, group_id, "classic"] = group.generation, str(group.state), group.protocol_type
+                facts = group.facts
+                if facts.generation:
+                    found[partition, group_id, "classic"] = facts.generation, str(facts.state), facts.protocol_type
         return found
 
 
@@ -287,7 +287,7 @@ def test_groups_outlive_every_change_of_the_leader(seed, monkeypatch):
                 groups.transaction_ended(producer_id, partition, True)
     assert world.state(world.coordinator) == world.state(world.fresh)
     tables = [shard.table for shard in world.coordinator.shards.all()]
-    assert not any(len(group.roster) for table in tables for group in table.classic.values())
+    assert not any(len(group.facts.roster) for table in tables for group in table.classic.values())
     left = sum(table.usage().byte_count for table in tables)
     assert world.coordinator.metadata_bytes() == left, "nothing is counted of a shard that was given up"
 

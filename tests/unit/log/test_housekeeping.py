@@ -65,7 +65,7 @@ def test_a_flush_alone_moves_no_recovery_point_past_what_was_not_spilled(bench, 
     for _ in range(2):
         bench.housekeeping.flush_due()
         bench.clock.advance(10)
-    assert log.flushed_offset == 2
+    assert log.flush_state.flushed_offset == 2
     bench.store.save_checkpoints()
     log = bench.restart(clean=False)
     assert log.max_timestamp() == (0, NOW_MS, 0)
@@ -180,7 +180,7 @@ def test_what_has_waited_for_flush_ms_is_flushed(bench):
     bench.clock.advance(1)
     bench.housekeeping.flush_due()
     assert bench.disk.synced == ["00000000000000000000.log"]
-    assert log.flushed_offset == 1
+    assert log.flush_state.flushed_offset == 1
     bench.clock.advance(5000)
     bench.housekeeping.flush_due()
     assert len(bench.disk.synced) == 1  # there is nothing new

@@ -253,7 +253,7 @@ def test_with_a_flush_for_each_message_nothing_is_seen_or_answered_before_it_is_
     bench.flushers.run()
     assert answer.ok
     assert bench.disk.synced == [os.path.basename(log.active.log_path)]
-    assert (log.high_watermark, log.flushed_offset, seen) == (2, 2, [2])
+    assert (log.high_watermark, log.flush_state.flushed_offset, seen) == (2, 2, [2])
 
 
 def test_one_flush_answers_all_that_was_written_before_it_began(bench):
@@ -326,11 +326,11 @@ def test_a_flush_covers_every_segment_since_the_last_one(bench):
         bench.append(log, batch(size=100))
     bench.flushers.run()
     bench.disk.synced.clear()
-    log.flushed_offset = 1
+    log.flush_state.flushed_offset = 1
     bench.writer.flush(log)
     bench.flushers.run()
     assert sorted(bench.disk.synced) == [f"{base:020d}.log" for base in (1, 2, 3)]
-    assert log.flushed_offset == 4
+    assert log.flush_state.flushed_offset == 4
 
 
 def test_a_failed_flush_fails_what_waits_for_it_and_takes_the_directory_offline(bench):
@@ -379,7 +379,7 @@ def test_whatever_the_order_answers_come_in_order_and_only_for_what_is_safe(
         assert done == sorted(done, reverse=True)
         assert log.start_offset <= log.high_watermark <= log.end_offset <= log.next_offset
         if flush_messages == 1:
-            assert log.high_watermark <= log.flushed_offset
+            assert log.high_watermark <= log.flush_state.flushed_offset
         assert len(read_all(log)) == sum(done)
     while bench.writers.jobs or bench.flushers.jobs:
         bench.writers.run()

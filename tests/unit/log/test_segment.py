@@ -40,7 +40,7 @@ class Written:
         self.next_offset = base + header.record_count
 
     def again(self):
-        """The same files, opened anew, as after a clean stop."""
+        """The same files, opened again, as after a clean stop."""
         self.segment.spill()
         self.files.close()
         self.segment = Segment(

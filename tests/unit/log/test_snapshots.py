@@ -69,7 +69,7 @@ def test_a_torn_snapshot_gives_way_to_an_older_one(disk, tmp_path, damage):
     torn.write_bytes(damage(torn.read_bytes()))
     offset, found = Snapshots(str(tmp_path), disk, [20, 10]).load(None)
     assert (offset, len(found)) == (10, 1)
-    assert not torn.exists(), "it can be taken anew"
+    assert not torn.exists(), "it can be taken again"
     assert Snapshots(str(tmp_path), disk, [20, 10]).load(None)[0] == 10
 
 

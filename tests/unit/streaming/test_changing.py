@@ -10,7 +10,7 @@ from pipeline_files import graph_of
 from headrace.core.errors import OperatorError
 from headrace.streaming.changing import changes_how, changing_input, refuse, unmaintainable
 from headrace.streaming.graph import Graph
-from headrace.streaming.keyed_order import Order
+from headrace.streaming.keyed.order import Order
 
 CODE = """
 orders = hr.topic("orders", schema="id int")

@@ -6,18 +6,14 @@ v2 is flexible. Kafka keeps it for old clients; IncrementalAlterConfigs is the o
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.config_resources import (
     BROKER,
     TOPIC,
-    answer,
     broker_layer,
-    check_change,
-    check_rights,
-    count_resources,
+    change_all,
 )
 from headrace.broker.steps import Steps, stepped
 from headrace.core.errors import PeerError
@@ -29,23 +25,10 @@ if TYPE_CHECKING:
 
 
 def handle(parts: ConfigParts, request: Request) -> Body | Steps:
-    return stepped(_answer_all(parts, request), len(request.body.resources), must_end=True)
+    def replace(resource: Any) -> None:
+        _replace(parts, resource, request.body.validate_only)
 
-
-def _answer_all(parts: ConfigParts, request: Request) -> Generator[None, None, Body]:
-    resources = request.body.resources
-    counts = yield from count_resources(resources)
-    responses = []
-    for resource in resources:
-        try:
-            check_change(resource, counts)
-            check_rights(parts.rights, request.session, resource)
-            _replace(parts, resource, request.body.validate_only)
-            responses.append(answer(resource, None))
-        except PeerError as error:
-            responses.append(answer(resource, error))
-        yield
-    return {"responses": responses}
+    return stepped(change_all(parts.rights, request, replace), len(request.body.resources), must_end=True)
 
 
 def _replace(parts: ConfigParts, resource: Any, validate_only: bool) -> None:

@@ -4,11 +4,11 @@ two of them. The request is answered when the last one is written."""
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from headrace.broker.handlers.offset_topics import Sorted
-from headrace.broker.handlers.soon import Body, Soon
-from headrace.broker.steps import Steps
+from headrace.broker.handlers.soon import Body, Slices, Soon
 from headrace.coordinator.offsets.requests import AnswerCodes, add_by_topic
 from headrace.coordinator.offsets.store import Entry
 
@@ -20,40 +20,33 @@ Told = tuple[str, int, int]  # topic, partition, error code
 class CommitSlices:
     """What the group said of each slice."""
 
-    __slots__ = ("_found", "_left", "_slices", "_with_ids", "soon")
+    __slots__ = ("_slices",)
 
     def __init__(self, found: Sorted, with_ids: Callable[[list[Any]], list[Any]] | None = None) -> None:
-        self.soon = Soon()
-        self._found = found
-        self._with_ids = with_ids
-        self._left = 1  # until the last slice was given
-        self._slices: list[Sequence[Told]] = []
+        self._slices = Slices(partial(_body, found, with_ids))
+
+    @property
+    def soon(self) -> Soon:
+        return self._slices.soon
 
     def expect(self, entries: Sequence[Entry]) -> AnswerCodes:
         """Who is told the codes of these."""
-        place = len(self._slices)
-        self._slices.append(())
-        self._left += 1
-
-        def told(codes: list[int]) -> None:
-            self._slices[place] = [(name, at, code) for (name, at, _), code in zip(entries, codes, strict=True)]
-            self.end()
-
-        return told
+        told = self._slices.expect()
+        return lambda codes: told([(name, at, code) for (name, at, _), code in zip(entries, codes, strict=True)])
 
     def refuse(self, entries: Sequence[Entry], code: int) -> None:
-        self._slices.append([(name, at, code) for name, at, _ in entries])
+        self._slices.add([(name, at, code) for name, at, _ in entries])
 
     def end(self) -> None:
-        """One slice is told, or the last one was given."""
-        self._left -= 1
-        if self._left == 0:
-            self.soon(Steps(self._body()))
+        self._slices.end()
 
-    def _body(self) -> Generator[None, None, Body]:
-        topics: list[dict[str, Any]] = []
-        for told in self._slices:
-            add_by_topic(topics, told)
-            yield
-        answered = topics if self._with_ids is None else self._with_ids(topics)
-        return {"topics": (yield from self._found.merge_in_steps(answered))}
+
+def _body(
+    found: Sorted, with_ids: Callable[[list[Any]], list[Any]] | None, slices: list[Sequence[Told]]
+) -> Generator[None, None, Body]:
+    topics: list[dict[str, Any]] = []
+    for told in slices:
+        add_by_topic(topics, told)
+        yield
+    answered = topics if with_ids is None else with_ids(topics)
+    return {"topics": (yield from found.merge_in_steps(answered))}

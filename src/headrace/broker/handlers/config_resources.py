@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sized
+from collections.abc import Callable, Generator, Iterable, Mapping, Sized
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.broker.api import Request
 from headrace.broker.catalog import CLUSTER_WIDE, THIS_BROKER
 from headrace.broker.rights import (
     ALTER_BROKER_CONFIGS,
@@ -17,6 +18,7 @@ from headrace.broker.rights import (
 from headrace.broker.steps import tally
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import INVALID_REQUEST
+from headrace.protocol.messages import Body
 
 if TYPE_CHECKING:
     from headrace.broker.client_session import ClientSession
@@ -85,6 +87,28 @@ def check_count(configs: Sized) -> None:
 
 def count_resources(resources: Iterable[Any]) -> Generator[None, None, Mapping[tuple[int, str], int]]:
     return (yield from tally((resource.resource_type, resource.resource_name) for resource in resources))
+
+
+def change_all(
+    rights: Rights,
+    request: Request,
+    change: Callable[[Any], None],
+    nullable: Callable[[Any], Iterable[str]] = lambda _: (),
+) -> Generator[None, None, Body]:
+    """Each resource of the request as a whole or not at all. `nullable`: the settings of one that need no value."""
+    resources = request.body.resources
+    counts = yield from count_resources(resources)
+    responses = []
+    for resource in resources:
+        try:
+            check_change(resource, counts, nullable(resource))
+            check_rights(rights, request.session, resource)
+            change(resource)
+            responses.append(answer(resource, None))
+        except PeerError as error:
+            responses.append(answer(resource, error))
+        yield
+    return {"responses": responses}
 
 
 def answer(resource: Any, error: PeerError | None) -> Mapping[str, object]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.soon import Body
 from headrace.broker.rights import DESCRIBE_GROUP, DESCRIBE_TOPIC, NOT_ASKED, Rights
-from headrace.broker.steps import Steps, stepped
+from headrace.broker.steps import Steps, stepped, tally
 from headrace.coordinator.consumer.view import undescribed
 from headrace.core.errors import PeerError
 from headrace.protocol.acl_codes import GROUP
@@ -32,12 +32,9 @@ def _answer(parts: GroupParts, request: Request) -> Generator[None, None, Body]:
     asked = request.body.include_authorized_operations
     rights, session = parts.rights, request.session
     groups = []
-    seen: set[str] = set()  # a group that is named twice is answered once: a short request has no answer without end
-    for group_id in request.body.group_ids:
+    # A group that is named twice is answered once: a short request has no answer without end.
+    for group_id in (yield from tally(request.body.group_ids)):
         yield
-        if group_id in seen:
-            continue
-        seen.add(group_id)
         refused = rights.refusal(session, DESCRIBE_GROUP, group_id)
         if refused:
             groups.append(undescribed(group_id, PeerError(refused, "")))

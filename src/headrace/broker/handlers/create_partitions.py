@@ -14,7 +14,8 @@ from headrace.broker.api import Api, Request
 from headrace.broker.handlers.create_topics import PARTITIONS_PER_REQUEST_MAX
 from headrace.broker.rights import ALTER_TOPIC
 from headrace.broker.steps import Steps, tally
-from headrace.broker.topic_names import OFFSETS_TOPIC, check_not_internal
+from headrace.broker.topic_names import check_not_internal
+from headrace.coordinator.placing import OFFSETS_TOPIC
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
     INVALID_PARTITIONS,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.api import Api, Request
 from headrace.broker.rights import DESCRIBE_GROUP, NOT_ASKED
-from headrace.broker.steps import Steps, stepped
+from headrace.broker.steps import Steps, stepped, tally
 from headrace.coordinator.group_admin import undescribed
 from headrace.protocol.acl_codes import GROUP
 from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, NONE
@@ -31,12 +31,9 @@ def _answer(parts: GroupParts, request: Request) -> Generator[None, None, Body]:
     tells_operations = getattr(request.body, "include_authorized_operations", False)
     rights, session = parts.rights, request.session
     groups = []
-    seen: set[str] = set()  # a group that is named twice is answered once: a short request has no answer without end
-    for group_id in request.body.groups:
+    # A group that is named twice is answered once: a short request has no answer without end.
+    for group_id in (yield from tally(request.body.groups)):
         yield
-        if group_id in seen:
-            continue
-        seen.add(group_id)
         refused = rights.refusal(session, DESCRIBE_GROUP, group_id)
         if refused:
             groups.append(undescribed(group_id, refused, None, ""))

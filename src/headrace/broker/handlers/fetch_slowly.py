@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker import steps
-from headrace.broker.handlers.fetch import OneFetch
+from headrace.broker.handlers.one_fetch import OneFetch
 from headrace.broker.purgatory import FetchWait
 from headrace.protocol import fetch
 from headrace.protocol.fetch import FetchPartition, FetchRequest, TopicKey
@@ -23,7 +23,7 @@ from headrace.protocol.wire import MalformedError, too_many
 
 if TYPE_CHECKING:
     from headrace.broker.connection import Connection
-    from headrace.broker.fetch_sessions import Session
+    from headrace.broker.fetch_sessions import FetchSession
     from headrace.broker.handlers.fetch import FetchHandler
 
 PARTITIONS_PER_STEP: Final = 32
@@ -81,7 +81,7 @@ class SlowFetch:
         self._begin_attempts(one)
         return (yield from self._attempt(one))
 
-    def _update(self, session: Session, request: FetchRequest) -> Generator[None, None, None]:
+    def _update(self, session: FetchSession, request: FetchRequest) -> Generator[None, None, None]:
         before = len(session.partitions)
         for topic, wanted in request.topics:
             for first in range(0, len(wanted), PARTITIONS_PER_STEP):

@@ -18,7 +18,7 @@ from headrace.broker.api import MALFORMED, Api, Request
 from headrace.broker.handlers.address import address_of
 from headrace.broker.rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTION
 from headrace.broker.steps import Steps, stepped
-from headrace.broker.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from headrace.coordinator.placing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.core.errors import PeerError, StorageError
 from headrace.protocol.error_codes import COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, NONE
 from headrace.protocol.messages import Body

@@ -6,7 +6,7 @@ v1 is flexible. A resource changes as a whole or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker import loggers
@@ -16,12 +16,9 @@ from headrace.broker.handlers.config_resources import (
     BROKER,
     BROKER_LOGGER,
     TOPIC,
-    answer,
     broker_layer,
-    check_change,
+    change_all,
     check_node,
-    check_rights,
-    count_resources,
 )
 from headrace.broker.steps import Steps, stepped
 from headrace.broker.topic_config import TOPIC_SETTINGS
@@ -41,24 +38,15 @@ _NO_BROKER_LIST = "Config value {verb} is not allowed for config key: {key}"
 
 
 def handle(parts: ConfigParts, request: Request) -> Body | Steps:
-    return stepped(_answer_all(parts, request), len(request.body.resources), must_end=True)
+    def alter(resource: Any) -> None:
+        _alter(parts, resource, request.body.validate_only)
+
+    body = change_all(parts.rights, request, alter, nullable=_removed)
+    return stepped(body, len(request.body.resources), must_end=True)
 
 
-def _answer_all(parts: ConfigParts, request: Request) -> Generator[None, None, Body]:
-    resources = request.body.resources
-    counts = yield from count_resources(resources)
-    responses = []
-    for resource in resources:
-        try:
-            removed = (config.name for config in resource.configs if config.config_operation == DELETE)
-            check_change(resource, counts, removed)
-            check_rights(parts.rights, request.session, resource)
-            _alter(parts, resource, request.body.validate_only)
-            responses.append(answer(resource, None))
-        except PeerError as error:
-            responses.append(answer(resource, error))
-        yield
-    return {"responses": responses}
+def _removed(resource: Any) -> Iterator[str]:
+    return (config.name for config in resource.configs if config.config_operation == DELETE)
 
 
 def _alter(parts: ConfigParts, resource: Any, validate_only: bool) -> None:

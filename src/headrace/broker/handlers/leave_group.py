@@ -11,14 +11,13 @@ from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.api import Api, Later, Request
-from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.handlers.soon import Body, Slices, Soon
 from headrace.broker.rights import READ_GROUP
 from headrace.broker.steps import Steps
 from headrace.protocol.error_codes import NONE
 
 if TYPE_CHECKING:
     from headrace.broker.parts import GroupParts
-    from headrace.coordinator.classic.members import Ticket
 
 MANY_SINCE = 3
 MEMBERS_PER_SLICE: Final = 40
@@ -44,48 +43,24 @@ def _named(members: Sequence[Any]) -> list[tuple[str, str | None]]:
 
 
 def _in_slices(parts: GroupParts, group_id: str, members: Sequence[Any]) -> Generator[None, None, Body | Later]:
-    leaving = _Leaving()
+    slices = Slices(_merged)
     for first in range(0, len(members), MEMBERS_PER_SLICE):
         some = _named(members[first : first + MEMBERS_PER_SLICE])
-        parts.groups.leave(group_id, some, leaving.expect())
+        parts.groups.leave(group_id, some, slices.expect())
         yield
-    leaving.end()
-    return (yield from leaving.soon.steps())
+    slices.end()
+    return (yield from slices.soon.steps())
 
 
-class _Leaving:
-    """What the group says of each slice. If one cannot be done that is the answer, and who has left has left."""
-
-    def __init__(self) -> None:
-        self.soon = Soon()
-        self._left = 1  # until the last slice was given
-        self._told: list[Body] = []
-
-    def expect(self) -> Ticket:
-        place = len(self._told)
-        self._told.append({})
-        self._left += 1
-
-        def told(answered: Body) -> None:
-            self._told[place] = answered
-            self.end()
-
-        return told
-
-    def end(self) -> None:
-        """One slice is told, or the last one was given."""
-        self._left -= 1
-        if self._left == 0:
-            self.soon(Steps(self._body()))
-
-    def _body(self) -> Generator[None, None, Body]:
-        members: list[Body] = []
-        for told in self._told:
-            if told["error_code"] != NONE:
-                return told
-            members += told["members"]
-            yield
-        return {"error_code": NONE, "members": members}
+def _merged(slices: list[Body]) -> Generator[None, None, Body]:
+    """If one slice cannot be done that is the answer, and who has left has left."""
+    members: list[Body] = []
+    for told in slices:
+        if told["error_code"] != NONE:
+            return told
+        members += told["members"]
+        yield
+    return {"error_code": NONE, "members": members}
 
 
 def _of_one(answered: Body) -> Body:

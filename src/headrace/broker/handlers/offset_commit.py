@@ -83,7 +83,7 @@ def _sort(
     now_ms = parts.clock.now_ms()
     expire_ms = NO_TIME_MS if lifetime_ms == NO_LIFETIME_MS else min(now_ms + lifetime_ms, TIME_MS_MAX)
     for key, offsets in topics:
-        topic = parts.topics.by_wire_id(key) if isinstance(key, bytes) else parts.topics.get(key)
+        topic = parts.topics.by_key(key)
         refused = reading_refused(rights, session, None if isinstance(key, bytes) else key, topic)
         for index, offset, epoch, metadata in offsets:
             if topic is not None and not refused and 0 <= index < len(topic.partitions):

@@ -7,12 +7,13 @@ refused by itself. Partitions that do not exist are refused, but only if the gro
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.api import Api, Later, Request
 from headrace.broker.handlers.commit_slices import OFFSETS_PER_SLICE
 from headrace.broker.handlers.offset_topics import Sorted, sort_partitions
-from headrace.broker.handlers.soon import Body, Soon
+from headrace.broker.handlers.soon import Body, Slices
 from headrace.broker.rights import DELETE_GROUP
 from headrace.broker.steps import Steps, stepped, up_to_few
 from headrace.protocol.error_codes import INVALID_GROUP_ID, NONE
@@ -34,59 +35,41 @@ def _answer(parts: OffsetParts, request: Request) -> Generator[None, None, Body 
     if refused:
         return {"error_code": refused, "topics": []}
     found = yield from sort_partitions(parts, request.session, body.topics)
-    deleting = _Deleting(found)
+    errors: list[int] = []
+    slices = Slices(partial(_merged, found, errors))
     for first in range(0, max(1, len(found.known)), OFFSETS_PER_SLICE):
         some = found.known[first : first + OFFSETS_PER_SLICE]
         partitions = [(topic.name, partition.partition_index) for topic, partition in some]
-        parts.groups.delete_offsets(body.group_id, partitions, deleting.expect())
-        if deleting.code != NONE:
+        parts.groups.delete_offsets(body.group_id, partitions, _noting(slices.expect(), errors))
+        if errors:
             break
         yield
-    deleting.end()
-    return (yield from deleting.soon.steps())
+    slices.end()
+    return (yield from slices.soon.steps())
 
 
-class _Deleting:
-    """What the group said of each slice; answered when the last one is written, with the first error."""
+def _noting(told: Callable[[Any], None], errors: list[int]) -> Callable[[Body], None]:
+    def note(answered: Body) -> None:
+        if answered["error_code"] != NONE:
+            errors.append(answered["error_code"])
+        told(answered["topics"])
 
-    __slots__ = ("_found", "_left", "_slices", "code", "soon")
+    return note
 
-    def __init__(self, found: Sorted) -> None:
-        self.soon = Soon()
-        self.code = NONE
-        self._found = found
-        self._left = 1  # until the last slice was given
-        self._slices: list[Sequence[Body]] = []
 
-    def expect(self) -> Callable[[Body], None]:
-        place = len(self._slices)
-        self._slices.append(())
-        self._left += 1
-
-        def told(answered: Body) -> None:
-            self.code = self.code or answered["error_code"]
-            self._slices[place] = answered["topics"]
-            self.end()
-
-        return told
-
-    def end(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self.soon(Steps(self._body()))
-
-    def _body(self) -> Generator[None, None, Body]:
-        if self.code != NONE:
-            return {"error_code": self.code, "topics": []}
-        topics: list[dict[str, Any]] = []
-        for answered in self._slices:
-            for topic in answered:
-                if topics and topics[-1]["name"] == topic["name"]:
-                    topics[-1]["partitions"] += topic["partitions"]
-                else:
-                    topics.append({**topic, "partitions": list(topic["partitions"])})
-            yield
-        return {"error_code": NONE, "topics": (yield from self._found.merge_in_steps(topics))}
+def _merged(found: Sorted, errors: list[int], slices: list[Sequence[Body]]) -> Generator[None, None, Body]:
+    """What the group said of each slice; only the first error, if there is one."""
+    if errors:
+        return {"error_code": errors[0], "topics": []}
+    topics: list[dict[str, Any]] = []
+    for answered in slices:
+        for topic in answered:
+            if topics and topics[-1]["name"] == topic["name"]:
+                topics[-1]["partitions"] += topic["partitions"]
+            else:
+                topics.append({**topic, "partitions": list(topic["partitions"])})
+        yield
+    return {"error_code": NONE, "topics": (yield from found.merge_in_steps(topics))}
 
 
 API = Api(key=47, name="OffsetDelete", low=0, high=0, handle=handle)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.broker.handlers.soon import Body
 from headrace.broker.rights import READ_TOPIC, Rights
-from headrace.broker.steps import ITEMS_PER_STEP, finish
+from headrace.broker.steps import ITEMS_PER_STEP
+from headrace.core.steps import finish
 from headrace.protocol.error_codes import NONE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ compression than the producer used, a thread does that first, and the connection
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.handlers.produce_slowly import AT_ONCE_MAX, Packed, Packing, SlowCheck, Staging, is_short
 from headrace.broker.handlers.produce_wait import ProduceWait
 from headrace.broker.handlers.transaction_errors import IMPLICIT_SINCE, for_produce
-from headrace.broker.rights import WRITE_TOPIC, WRITE_TRANSACTION, Rights, refused
+from headrace.broker.rights import WRITE_TOPIC, WRITE_TRANSACTION, refused
 from headrace.core.errors import PeerError
 from headrace.log.admission import UNCHECKED
 from headrace.protocol.batch import HEADER_BYTES, PRODUCER, PRODUCER_AT, TRANSACTIONAL
@@ -32,15 +32,14 @@ from headrace.protocol.produce import ProduceRequest, TopicKey, Wanted
 if TYPE_CHECKING:
     from headrace.broker.client_session import ClientSession
     from headrace.broker.connection import Connection
-    from headrace.broker.coordination import Coordination
     from headrace.broker.handlers.produce_slowly import SlowBatch, ToPack
     from headrace.broker.metrics import Metrics
+    from headrace.broker.parts import ProduceParts
     from headrace.broker.quotas import Throttle
     from headrace.broker.server import Server
-    from headrace.broker.topics import Topic, Topics
+    from headrace.broker.topics import Topic
     from headrace.broker.turn_clock import TurnClock
     from headrace.log.partition_log import PartitionLog
-    from headrace.log.store import LogStore
     from headrace.net.workers import Workers
 
 _ATTRIBUTES: Final = 22  # the low byte of a batch's attributes
@@ -62,21 +61,18 @@ class ProduceHandler:
 
     def __init__(
         self,
-        topics: Topics,
-        store: LogStore,
+        parts: ProduceParts,
         clock: TurnClock,
         server: Server,
         metrics: Metrics,
-        slow_workers: Workers,
-        coordinators: Callable[[], Coordination],
-        rights: Rights,
         throttle: Throttle,
+        slow_workers: Workers,
     ) -> None:
         """`server` counts the memory that requests take, `slow_workers` look at what takes long."""
-        self._topics = topics
-        self._store = store
-        self._coordinators = coordinators
-        self._rights = rights
+        self._topics = parts.topics
+        self._store = parts.store
+        self._coordinators = parts.coordinators
+        self._rights = parts.rights
         self.throttle = throttle
         self.clock = clock
         self.server = server
@@ -159,6 +155,7 @@ class ProduceHandler:
         acks_are_valid = -1 <= wait.acks <= 1
         transactional = transactional_id is not None
         for key, wanted in topics:
+            # What `by_key` does, without its call: it is interpreted, and this is the hottest loop.
             topic = known.by_name.get(key) if type(key) is str else known.by_wire_id(key)  # type: ignore[arg-type]
             for index, start, end in wanted:
                 try:
@@ -184,7 +181,7 @@ class ProduceHandler:
 
     def check_led(self, key: TopicKey, index: int, log: PartitionLog) -> None:
         """That this broker still leads the partition with that log, after others were served."""
-        topic = self._topics.by_name.get(key) if isinstance(key, str) else self._topics.by_wire_id(key)
+        topic = self._topics.by_key(key)
         if log.deleted or topic is None or not 0 <= index < len(topic.partitions):
             raise PeerError(UNKNOWN_TOPIC_OR_PARTITION, f"{log.name}: deleted while its records were checked")
         if topic.partitions[index].led is not log:
@@ -340,7 +337,7 @@ class ProduceHandler:
     def transactional(self, request: ProduceRequest, view: memoryview) -> Iterator[tuple[str, int, int, PartitionLog]]:
         """(topic, partition, start, log) of the request's transactional batches."""
         for key, wanted in request[3]:
-            topic = self._topics.by_name.get(key) if isinstance(key, str) else self._topics.by_wire_id(key)
+            topic = self._topics.by_key(key)
             for index, start, end in wanted if topic is not None else ():
                 if topic is None or not 0 <= index < len(topic.partitions) or end - start < HEADER_BYTES:
                     continue
@@ -354,7 +351,7 @@ class ProduceHandler:
         """The batches whose topic names another codec."""
         found: list[ToPack] = []
         for key, wanted in request[3]:
-            topic = self._topics.get(key) if isinstance(key, str) else self._topics.by_wire_id(key)
+            topic = self._topics.by_key(key)
             if topic is None or topic.config.compression_type == "producer":
                 continue
             for index, start, end in wanted:

@@ -3,7 +3,7 @@ or they are staged a few in each turn. Meanwhile the connection's next request w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -31,9 +31,56 @@ STAGING_S: Final = 0.001  # of a request with more, in one turn
 BATCHES_PER_LOOK: Final = 8  # between two looks at the clock
 
 
+class OneByOne:
+    """Batches of one request that a thread looks at: one by one, so that those of other clients have their turn in
+    between. `look` is called in the thread, `take` on the loop with what came of it, `end` after the last one."""
+
+    __slots__ = ("_at", "_count", "_end", "_handler", "_look", "_take", "_wait")
+
+    def __init__(
+        self,
+        handler: ProduceHandler,
+        wait: ProduceWait,
+        count: int,
+        look: Callable[[int], object],
+        take: Callable[[int, object], None],
+        end: Callable[[], None],
+    ) -> None:
+        self._handler = handler
+        self._wait = wait
+        self._count = count
+        self._look = look
+        self._take = take
+        self._end = end
+        self._at = 0  # which of them is with the thread
+
+    def begin(self) -> None:
+        self._wait.connection.barriers += 1
+        self._handler.slow_workers.submit(self.work, self.done)
+
+    def work(self) -> object:
+        return self._look(self._at)
+
+    def done(self, result: object, error: BaseException | None) -> None:
+        wait = self._wait
+        try:
+            if error is not None:
+                wait.give_up(error)
+                return
+            self._take(self._at, result)
+            self._at += 1
+            if self._at < self._count:
+                self._handler.slow_workers.submit(self.work, self.done)
+                return
+            wait.connection.barriers -= 1
+            self._end()
+            wait.connection.settle()
+        except Exception as failed:
+            wait.give_up(failed)
+
+
 class Packing:
-    """Batches of one request that a thread packs again before any of them is staged: one by one, so that those of other
-    clients have their turn in between."""
+    """Batches of one request that a thread packs again before any of them is staged."""
 
     __slots__ = ("_handler", "_now_ms", "_packed", "_refused", "_request", "_view", "_wait", "_wanted")
 
@@ -56,12 +103,11 @@ class Packing:
         self._now_ms = handler.clock.now_ms()
 
     def begin(self) -> None:
-        self._wait.connection.barriers += 1
-        self._handler.slow_workers.submit(self.pack, self.done)
+        OneByOne(self._handler, self._wait, len(self._wanted), self.pack, self.take, self.stage).begin()
 
-    def pack(self) -> tuple[bytearray, int] | PeerError:
-        """In the thread: the next batch as it is kept, with the largest timestamp in it; or why it is refused."""
-        start, end, codec, level, name, config = self._wanted[len(self._packed)]
+    def pack(self, at: int) -> tuple[bytearray, int] | PeerError:
+        """In the thread: the batch as it is kept, with the largest timestamp in it; or why it is refused."""
+        start, end, codec, level, name, config = self._wanted[at]
         view = self._view
         try:
             check_produced(view, start, end)
@@ -70,23 +116,10 @@ class Packing:
         except PeerError as error:
             return error
 
-    def done(self, result: object, error: BaseException | None) -> None:
-        wait = self._wait
-        try:
-            if error is not None:
-                wait.give_up(error)
-                return
-            self._packed[self._wanted[len(self._packed)][0]] = result  # type: ignore[assignment]
-            if len(self._packed) < len(self._wanted):
-                self._handler.slow_workers.submit(self.pack, self.done)
-                return
-            wait.connection.barriers -= 1
-            self._stage()
-            wait.connection.settle()
-        except Exception as failed:
-            wait.give_up(failed)
+    def take(self, at: int, result: object) -> None:
+        self._packed[self._wanted[at][0]] = result  # type: ignore[assignment]
 
-    def _stage(self) -> None:
+    def stage(self) -> None:
         request, view, wait = self._request, self._view, self._wait
         packed = self._packed
         if request[0] is not None:
@@ -99,10 +132,9 @@ class Packing:
 
 
 class SlowCheck:
-    """Batches of one request whose records are looked at in a thread, then staged on the loop: one by one, so that
-    those of other clients have their turn in between."""
+    """Batches of one request whose records are looked at in a thread, each of which is then staged on the loop."""
 
-    __slots__ = ("_at", "_batches", "_handler", "_now_ms", "_transactional_id", "_wait")
+    __slots__ = ("_batches", "_handler", "_now_ms", "_transactional_id", "_wait")
 
     def __init__(
         self,
@@ -115,17 +147,15 @@ class SlowCheck:
         self._handler = handler
         self._wait = wait
         self._batches = batches
-        self._at = 0  # which of them is with the thread
         self._now_ms = now_ms
         self._transactional_id = transactional_id
 
     def begin(self) -> None:
-        self._wait.connection.barriers += 1
-        self._handler.slow_workers.submit(self.check, self.done)
+        OneByOne(self._handler, self._wait, len(self._batches), self.check, self.place, self._wait.staged).begin()
 
-    def check(self) -> int | PeerError:
+    def check(self, at: int) -> int | PeerError:
         """In the thread: the largest timestamp of the batch, or why it is refused."""
-        _, _, log, data, start, end = self._batches[self._at]
+        _, _, log, data, start, end = self._batches[at]
         try:
             return check_slowly(log.name, log.config, data, start, end, self._now_ms)
         except PeerError as error:
@@ -134,25 +164,8 @@ class SlowCheck:
             why = f"{log.name}: no memory to inflate a batch of {end - start} bytes ({error}); send it again"
             return PeerError(KAFKA_STORAGE_ERROR, why)
 
-    def done(self, result: object, error: BaseException | None) -> None:
-        wait = self._wait
-        try:
-            if error is not None:
-                wait.give_up(error)
-                return
-            self._place(result)
-            self._at += 1
-            if self._at < len(self._batches):
-                self._handler.slow_workers.submit(self.check, self.done)
-                return
-            wait.connection.barriers -= 1
-            wait.staged()
-            wait.connection.settle()
-        except Exception as failed:
-            wait.give_up(failed)
-
-    def _place(self, found: object) -> None:
-        key, index, log, data, start, end = self._batches[self._at]
+    def place(self, at: int, found: object) -> None:
+        key, index, log, data, start, end = self._batches[at]
         wait, handler, transactional_id = self._wait, self._handler, self._transactional_id
         try:
             if not isinstance(found, int):

@@ -14,6 +14,7 @@ from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.rights import READ_GROUP
 from headrace.broker.steps import ITEMS_PER_STEP, Steps, stepped
 from headrace.coordinator.classic.effects import sync_refused
+from headrace.coordinator.classic.members import SyncRequest
 from headrace.protocol.error_codes import INCONSISTENT_GROUP_PROTOCOL
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def _sync(parts: GroupParts, body: Any, protocol: tuple[str | None, str | None])
             yield
     soon = Soon()
     instance_id = getattr(body, "group_instance_id", None)
-    parts.groups.sync(body.group_id, body.member_id, body.generation_id, instance_id, *protocol, assignment, soon)
+    who = (body.group_id, body.member_id, body.generation_id, instance_id)
+    parts.groups.sync(SyncRequest(*who, *protocol, assignment), soon)
     return (yield from soon.steps())
 
 

@@ -19,8 +19,7 @@ from headrace.broker.rights import READ_GROUP, WRITE_TRANSACTION
 from headrace.broker.steps import Steps, stepped, up_to_few
 from headrace.coordinator.offsets.requests import add_by_topic
 from headrace.coordinator.offsets.store import CommittedOffset, Entry
-from headrace.coordinator.placing import partition_for
-from headrace.coordinator.transactions.coordinator import OFFSETS_TOPIC
+from headrace.coordinator.placing import OFFSETS_TOPIC, partition_for
 from headrace.protocol.error_codes import (
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
@@ -103,17 +102,15 @@ def _commit_slice(
             codes = [COORDINATOR_NOT_AVAILABLE if code == COORDINATOR_LOAD_IN_PROGRESS else code for code in codes]
         told(codes)
 
-    parts.groups.commit_offsets_in_transaction(
-        body.producer_id,
-        body.producer_epoch,
+    parts.groups.commit_offsets(
         body.group_id,
         getattr(body, "member_id", ""),
         getattr(body, "generation_id", NO_GENERATION),
         getattr(body, "group_instance_id", None),
         entries,
         answer,
-        transactional_id=body.transactional_id,
         version=version,
+        producer=(body.producer_id, body.producer_epoch),
     )
 
 

@@ -2,7 +2,7 @@
 
 Brokers send it to each other; here it is how an administrator ends a transaction that hangs (`kafka-transactions.sh
 abort`). v1 is flexible; v2 tells the transaction version: from 2 on, a marker bears the epoch after the transaction's.
-An answer has no order, and one entry a producer, however many markers it had.
+An answer has no order, and one entry per producer, however many markers it had.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from headrace.broker.handlers.leadership import usable_log
 from headrace.broker.handlers.soon import Body, Soon
 from headrace.broker.rights import ACT_AS_BROKER, ALTER_CLUSTER
 from headrace.broker.steps import ITEMS_PER_STEP, Steps, stepped, up_to_few
+from headrace.coordinator.journal import AllOf
 from headrace.coordinator.transactions.markers import TransactionEnd
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 EPOCH_BUMPED_SINCE = 2  # the transaction version, not the request's
 
 Place = tuple[str, int]
+Codes = dict[int, dict[str, dict[int, int]]]  # by producer, topic, partition
 
 
 def handle(parts: MarkerParts, request: Request) -> Body | Later | Steps:
@@ -54,7 +56,7 @@ def _answer(parts: MarkerParts, request: Request) -> Generator[None, None, Body 
                 yield
             yield
         yield
-    answer.told()
+    answer.end()
     return (yield from answer.soon.steps())
 
 
@@ -67,7 +69,7 @@ def _refused(markers: tuple[Any, ...]) -> Generator[None, None, Body | Later]:
                 answer.told(asked.producer_id, topic.name, index, CLUSTER_AUTHORIZATION_FAILED)
             yield
         yield
-    answer.told()
+    answer.end()
     return (yield from answer.soon.steps())
 
 
@@ -97,37 +99,41 @@ def _write(parts: MarkerParts, asked: Any, topic: str, index: int, answer: _Answ
 class _Answer:
     """Given when every partition has been told about."""
 
-    __slots__ = ("_codes", "_left", "soon")
+    __slots__ = ("_codes", "_waiting", "soon")
 
     def __init__(self) -> None:
-        self.soon = Soon()
-        self._left = 1  # until all have been asked
-        self._codes: dict[int, dict[str, dict[int, int]]] = {}  # by producer, topic, partition
+        soon = Soon()
+        codes: Codes = {}
+        self.soon = soon
+        self._codes = codes
+        self._waiting = AllOf(lambda _: soon(Steps(_body(codes))))
 
     def expect(self) -> None:
-        self._left += 1
+        self._waiting.expect()
 
-    def told(self, producer: int | None = None, topic: str = "", index: int = 0, code: int = NONE) -> None:
-        if producer is not None:
-            self._codes.setdefault(producer, {}).setdefault(topic, {})[index] = code
-        self._left -= 1
-        if self._left == 0:
-            self.soon(Steps(self._body()))
+    def told(self, producer: int, topic: str, index: int, code: int) -> None:
+        self._codes.setdefault(producer, {}).setdefault(topic, {})[index] = code
+        self._waiting.told(None)
 
-    def _body(self) -> Generator[None, None, Body]:
-        markers: list[Body] = []
-        for producer, topics in self._codes.items():
-            told: list[Body] = []
-            markers.append({"producer_id": producer, "topics": told})
-            for name, codes in topics.items():
-                partitions: list[Body] = []
-                told.append({"name": name, "partitions": partitions})
-                for at, (index, code) in enumerate(codes.items()):
-                    partitions.append({"partition_index": index, "error_code": code})
-                    if at % ITEMS_PER_STEP == 0:
-                        yield
-            yield
-        return {"markers": markers}
+    def end(self) -> None:
+        """All have been asked."""
+        self._waiting.told(None)
+
+
+def _body(codes: Codes) -> Generator[None, None, Body]:
+    markers: list[Body] = []
+    for producer, topics in codes.items():
+        told: list[Body] = []
+        markers.append({"producer_id": producer, "topics": told})
+        for name, of_topic in topics.items():
+            partitions: list[Body] = []
+            told.append({"name": name, "partitions": partitions})
+            for at, (index, code) in enumerate(of_topic.items()):
+                partitions.append({"partition_index": index, "error_code": code})
+                if at % ITEMS_PER_STEP == 0:
+                    yield
+        yield
+    return {"markers": markers}
 
 
 API = Api(key=27, name="WriteTxnMarkers", low=1, high=2, handle=handle)

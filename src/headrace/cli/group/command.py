@@ -76,11 +76,15 @@ def total_lag(places: "list[Position]") -> int | None:
     return sum(known) if known else None
 
 
+def say_no_groups() -> None:
+    click.echo("there are no groups yet; `headrace consume TOPIC --group NAME` makes one", err=True)
+
+
 def _print_list(found: list[dict[str, Any]]) -> None:
     from headrace.cli.columns import show
 
     if not found:
-        click.echo("there are no groups yet; `headrace consume TOPIC --group NAME` makes one", err=True)
+        say_no_groups()
         return
     rows: list[list[str | None]] = [
         [

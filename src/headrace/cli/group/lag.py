@@ -84,9 +84,10 @@ def _content(group: str, places: "list[Position]") -> dict[str, Any]:
 
 def _print(found: "dict[str, list[Position]]") -> None:
     from headrace.cli.columns import show
+    from headrace.cli.group.command import say_no_groups
 
     if not found:
-        click.echo("there are no groups yet; `headrace consume TOPIC --group NAME` makes one", err=True)
+        say_no_groups()
         return
     rows: list[list[str | None]] = [
         [

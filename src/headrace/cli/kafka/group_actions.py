@@ -7,11 +7,12 @@ from headrace.cli.kafka import group_reset, group_tables
 from headrace.cli.kafka.options import GivenOptions
 from headrace.cli.kafka.tool import ToolError, UsageError
 from headrace.client.cluster import ClusterClient
-from headrace.client.errors import ClientError, KafkaError, check
+from headrace.client.errors import ClientError, KafkaError
+from headrace.client.group_admin import delete_group
 from headrace.client.groups import GroupDetails, committed_offsets, describe_group, list_groups
 from headrace.client.offset_commit import commit_offsets
 from headrace.client.offsets import LATEST, PartitionName, leaders, offsets_at
-from headrace.protocol.api_keys import DELETE_GROUPS, OFFSET_DELETE
+from headrace.protocol.api_keys import OFFSET_DELETE
 from headrace.protocol.error_codes import (
     GROUP_ID_NOT_FOUND,
     GROUP_SUBSCRIBED_TO_TOPIC,
@@ -114,7 +115,7 @@ def delete(cluster: ClusterClient, given: GivenOptions) -> int:
     done, failed = [], {}
     for group in _groups(cluster, given):
         try:
-            _delete_group(cluster, group)
+            delete_group(cluster, group)
             done.append(group)
         except KafkaError as error:
             failed[group] = error
@@ -128,16 +129,6 @@ def delete(cluster: ClusterClient, given: GivenOptions) -> int:
     if done:
         print(f"\nThese consumer groups were deleted successfully: {named}")
     return 1
-
-
-def _delete_group(cluster: ClusterClient, group: str) -> None:
-    _, connection = cluster.coordinator(group)
-
-    def ask() -> None:
-        (result,) = connection.call(DELETE_GROUPS, {"groups_names": [group]}).results
-        check(result.error_code)
-
-    cluster.patiently(ask)
 
 
 def reset_offsets(cluster: ClusterClient, given: GivenOptions) -> int:

@@ -23,6 +23,7 @@ from headrace.cli.kafka.tool import ToolError
 from headrace.client.topics import kafka_uuid
 from headrace.coordinator.group_records import GROUP_METADATA, OFFSET_COMMIT, OFFSET_COMMIT_LEGACY
 from headrace.coordinator.transactions.records import KEY_VERSION
+from headrace.protocol.consumer_protocol import CONSUMER
 from headrace.protocol.wire import read_uvarint_of_bytes
 
 _INTS = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
@@ -144,7 +145,7 @@ class _Reader:
 
 def open_protocol(value: Any) -> Any:
     """A classic group's metadata with its members' subscriptions and assignments readable, as dump-log shows them."""
-    if value and value.get("protocolType") == "consumer":
+    if value and value.get("protocolType") == CONSUMER:
         for member in value["members"]:
             for name, shape in (("subscription", SUBSCRIPTION), ("assignment", ASSIGNMENT)):
                 data = base64.b64decode(member[name] or "")

@@ -8,7 +8,7 @@ from headrace.cli.failing import one_line_errors
 from headrace.cli.tabling import ask, common_options, print_json, resolver_for, yes_option
 
 if TYPE_CHECKING:
-    from headrace.tables.resolving import Resolver, TableLocation
+    from headrace.tables.resolving import TableLocation
 
 FILES_SHOWN_MAX = 10
 
@@ -17,10 +17,13 @@ def _belongs(place: "TableLocation") -> str:
     return f" It belongs to pipeline {place.pipeline}, which may be writing it now." if place.pipeline else ""
 
 
-def _refuse_while_run(resolver: "Resolver", place: "TableLocation") -> None:
-    """In an object store Spark does not see a commit that comes between its own look and its own commit."""
+def _unused(tables_dir: str, name: str) -> "TableLocation":
+    """The table, unless it lies in an object store and is being written: there Spark does not see a commit that comes
+    between its own look and its own commit."""
+    resolver = resolver_for(tables_dir)
+    place = resolver.resolve(name)
     if "://" not in place.path or place.pipeline is None or place.version is None:
-        return
+        return place
     from headrace.core.errors import OperatorError
     from headrace.streaming.launching import is_running
 
@@ -29,6 +32,7 @@ def _refuse_while_run(resolver: "Resolver", place: "TableLocation") -> None:
             f"{place.name}: version {place.version} of pipeline {place.pipeline} is writing it, and it lies in an "
             f"object store; stop it first: headrace pipeline stop {place.pipeline}"
         )
+    return place
 
 
 @click.command(short_help="Set a table back to an earlier version.")
@@ -46,9 +50,7 @@ def restore(name: str, version: int, yes: bool, tables_dir: str, as_json: bool, 
         from headrace.tables.reading import open_snapshot
         from headrace.tables.upkeep import restore as restore_table
 
-        resolver = resolver_for(tables_dir)
-        place = resolver.resolve(name)
-        _refuse_while_run(resolver, place)
+        place = _unused(tables_dir, name)
         now = open_snapshot(place.path, name=name).version
         open_snapshot(place.path, name=name, version=version)  # refuses before it asks
         ask(f"Restore {name} from version {now} to what it was at version {version}?{_belongs(place)}", yes)
@@ -87,9 +89,7 @@ def vacuum(
     with one_line_errors(debug):
         from headrace.tables.upkeep import vacuum as vacuum_table
 
-        resolver = resolver_for(tables_dir)
-        place = resolver.resolve(name)
-        _refuse_while_run(resolver, place)
+        place = _unused(tables_dir, name)
         found = vacuum_table(place.path, name, retention_hours=retention_hours, dry_run=True)
         hours = f"{found.retention_hours:g} hours"
         count = f"{len(found.files):,} file{'' if len(found.files) == 1 else 's'}"
@@ -128,9 +128,7 @@ def optimize(name: str, zorder: str, tables_dir: str, as_json: bool, debug: bool
     with one_line_errors(debug):
         from headrace.tables.upkeep import optimize as optimize_table
 
-        resolver = resolver_for(tables_dir)
-        place = resolver.resolve(name)
-        _refuse_while_run(resolver, place)
+        place = _unused(tables_dir, name)
         columns = [column.strip() for column in zorder.split(",") if column.strip()]
         metrics = optimize_table(place.path, name, zorder=columns)
         added, removed = metrics.get("numFilesAdded", 0), metrics.get("numFilesRemoved", 0)

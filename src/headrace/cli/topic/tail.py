@@ -34,6 +34,7 @@ def tail(name: str, count: int, follow: bool, form: str | None, reach: "Reach", 
       headrace topic tail orders
       headrace topic tail orders -n 3 --follow
     """
+    from headrace.cli.consume import print_batches
     from headrace.cli.names import check_topics
     from headrace.cli.records.reading import ReadPlan, RecordReading
     from headrace.cli.records.view import format_for
@@ -62,9 +63,7 @@ def tail(name: str, count: int, follow: bool, form: str | None, reach: "Reach", 
         out.flush()
         if follow:
             with RecordReading(reach, ReadPlan(topics=(name,), starts=ends, follow=True)) as reading:
-                for batch in reading.batches():
-                    out.write(b"".join(map(shape, batch)))
-                    out.flush()
+                print_batches(reading, shape)
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -2,10 +2,10 @@
 
 from headrace.coordinator.classic.group import ClassicGroup
 from headrace.coordinator.classic.members import JoinProtocol, Member, Roster
-from headrace.coordinator.classic.steps import at_once
-from headrace.coordinator.consumer.migration import CONSUMER
 from headrace.coordinator.consumer.requests import ClassicSeed, ClassicSeedMember
-from headrace.coordinator.group_records import GroupMetadata, MemberMetadata
+from headrace.coordinator.group_records import GroupMetadata
+from headrace.core.steps import finish
+from headrace.protocol.consumer_protocol import CONSUMER
 
 
 def classic_metadata(seed: ClassicSeed, wall_ms: int) -> GroupMetadata:
@@ -24,35 +24,23 @@ def classic_metadata(seed: ClassicSeed, wall_ms: int) -> GroupMetadata:
                 assignment=each.assignment,
             )
         )
-    protocol = at_once(roster.chosen_protocol())
+    protocol = finish(roster.chosen_protocol())
     return GroupMetadata(
         protocol_type=CONSUMER,
         generation=seed.generation,
         protocol=protocol,
         leader=roster.leader,
         current_state_timestamp_ms=wall_ms,
-        members=tuple(
-            MemberMetadata(
-                member_id=each.member_id,
-                client_id=each.client_id,
-                client_host=each.client_host,
-                rebalance_timeout_ms=each.rebalance_timeout_ms,
-                session_timeout_ms=each.session_timeout_ms,
-                subscription=each.metadata(protocol),
-                assignment=each.assignment,
-                group_instance_id=each.instance_id,
-            )
-            for each in roster.members.values()
-        ),
+        members=tuple(each.written(protocol, each.assignment) for each in roster.members.values()),
     )
 
 
 def make_classic(group: ClassicGroup, seed: ClassicSeed, metadata: GroupMetadata) -> ClassicGroup:
     """The record keeps one protocol of each member; as long as this broker runs, it knows them all."""
-    group.restore(metadata)
+    group.facts.restore(metadata)
     for each in seed.members:
         protocols = tuple(JoinProtocol(*protocol) for protocol in each.protocols)
-        group.roster.change_protocols(group.roster[each.member_id], protocols)
+        group.facts.roster.change_protocols(group.facts.roster[each.member_id], protocols)
     return group
 
 

@@ -1,18 +1,19 @@
 """What is so about a classic group at one moment: who may speak, what is said of it, what is written down of it.
 
-Nothing here changes the group, except `restore`, which makes it what a record says. The changes are in `state`.
+Nothing here changes the group, except `restore`, which makes it what a record says. The changes are made by
+`state`, on behalf of the requests in `group`.
 """
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
 
 from headrace.coordinator.classic.effects import Body
-from headrace.coordinator.classic.members import JoinProtocol, Member, Roster
-from headrace.coordinator.classic.steps import MEMBERS_PER_STEP, Steps, at_once
-from headrace.coordinator.classic.subscriptions import topics_of
+from headrace.coordinator.classic.members import JoinProtocol, Member, Roster, SyncRequest
+from headrace.coordinator.classic.steps import MEMBERS_PER_STEP, Steps
 from headrace.coordinator.deadlines import Now
 from headrace.coordinator.group_records import GroupMetadata, MemberMetadata
+from headrace.core.steps import finish
+from headrace.protocol.consumer_protocol import CONSUMER, topics_of
 from headrace.protocol.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     FENCED_INSTANCE_ID,
@@ -25,10 +26,8 @@ from headrace.protocol.error_codes import (
     UNKNOWN_MEMBER_ID,
 )
 
-CONSUMER: Final = "consumer"  # the protocol type of consumers: the only one whose metadata the broker looks into
 
-
-class State(StrEnum):
+class GroupState(StrEnum):
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
     COMPLETING = "CompletingRebalance"
@@ -39,24 +38,17 @@ class State(StrEnum):
 class GroupFacts:
     def __init__(self, group_id: str, now: Now) -> None:
         self.group_id = group_id
-        self.state = State.EMPTY
+        self.state = GroupState.EMPTY
         self.state_since_ms = now.wall_ms  # -1 when an old record did not say
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.subscribed_topics: frozenset[str] | None = None  # None: not known
         self.roster = Roster()
-        self.under_way: Steps[None] | None = None  # an event that takes several turns
-        self.is_busy = False  # it does, or some wait in line behind it
 
     @property
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY
-
-    @property
-    def is_simple(self) -> bool:
-        """Nobody ever joined it: it is a name under which offsets are committed."""
-        return self.protocol_type is None and self.is_empty and not self.roster.pending
+        return self.state is GroupState.EMPTY
 
     @property
     def is_of_consumers(self) -> bool:
@@ -66,7 +58,7 @@ class GroupFacts:
 
     def identity_fault(self, member_id: str, instance_id: str | None) -> int:
         """Whether this is who it says, and belongs here."""
-        if self.state is State.DEAD:
+        if self.state is GroupState.DEAD:
             return COORDINATOR_NOT_AVAILABLE
         if instance_id is not None:
             known = self.roster.id_of_instance(instance_id)
@@ -80,21 +72,15 @@ class GroupFacts:
         code = self.identity_fault(member_id, instance_id)
         return ILLEGAL_GENERATION if code == NONE and generation != self.generation else code
 
-    def sync_fault(
-        self,
-        member_id: str,
-        generation: int,
-        instance_id: str | None,
-        protocol_type: str | None,
-        protocol_name: str | None,
-    ) -> int:
-        code = self.generation_fault(member_id, generation, instance_id)
+    def sync_fault(self, request: SyncRequest) -> int:
+        code = self.generation_fault(request.member_id, request.generation, request.instance_id)
         if code != NONE:
             return code
-        for said, known in ((protocol_type, self.protocol_type), (protocol_name, self.protocol_name)):
+        protocols = ((request.protocol_type, self.protocol_type), (request.protocol_name, self.protocol_name))
+        for said, known in protocols:
             if said is not None and known is not None and said != known:
                 return INCONSISTENT_GROUP_PROTOCOL
-        return REBALANCE_IN_PROGRESS if self.state is State.PREPARING else NONE
+        return REBALANCE_IN_PROGRESS if self.state is GroupState.PREPARING else NONE
 
     def commit_fault(self, member_id: str, generation: int, instance_id: str | None, *, in_transaction: bool) -> int:
         """Whether offsets may be committed in this member's name.
@@ -102,7 +88,7 @@ class GroupFacts:
         An empty group takes them from anyone who claims no generation. A transaction may leave out who it is, as
         its older clients do, and may commit while the group waits for its leader.
         """
-        if self.state is State.DEAD:
+        if self.state is GroupState.DEAD:
             return COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.is_empty:
             return NONE
@@ -112,16 +98,12 @@ class GroupFacts:
                 return code
         elif not in_transaction and not self.is_empty:
             return UNKNOWN_MEMBER_ID
-        return REBALANCE_IN_PROGRESS if self.state is State.COMPLETING and not in_transaction else NONE
+        return REBALANCE_IN_PROGRESS if self.state is GroupState.COMPLETING and not in_transaction else NONE
 
     def delete_fault(self) -> int:
-        if self.state is State.DEAD:
+        if self.state is GroupState.DEAD:
             return GROUP_ID_NOT_FOUND
-        return NONE if self.is_empty and not self.is_busy else NON_EMPTY_GROUP
-
-    def delete_offsets_fault(self) -> int:
-        """Of consumers it is known which topics they use; of others it is not, and nothing of theirs may go."""
-        return NONE if self.is_of_consumers and self.state is not State.DEAD else self.delete_fault()
+        return NONE if self.is_empty else NON_EMPTY_GROUP
 
     # ── what is said of it ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -172,7 +154,7 @@ class GroupFacts:
 
     def described(self) -> Body:
         """For DescribeGroups. What members say and which protocol they chose counts in a stable group only."""
-        name = self.protocol_name if self.state is State.STABLE else None
+        name = self.protocol_name if self.state is GroupState.STABLE else None
         return {
             "error_code": NONE,
             "group_id": self.group_id,
@@ -198,17 +180,8 @@ class GroupFacts:
         """With this assignment, or (None) with the one that they have."""
         members: list[MemberMetadata] = []
         for at, each in enumerate(self.roster, 1):
-            member = MemberMetadata(
-                member_id=each.member_id,
-                client_id=each.client_id,
-                client_host=each.client_host,
-                rebalance_timeout_ms=each.rebalance_timeout_ms,
-                session_timeout_ms=each.session_timeout_ms,
-                subscription=each.metadata(self.protocol_name),
-                assignment=each.assignment if assignment is None else assignment.get(each.member_id, b""),
-                group_instance_id=each.instance_id,
-            )
-            members.append(member)
+            given = each.assignment if assignment is None else assignment.get(each.member_id, b"")
+            members.append(each.written(self.protocol_name, given))
             if at % MEMBERS_PER_STEP == 0:
                 yield
         return GroupMetadata(
@@ -222,7 +195,7 @@ class GroupFacts:
 
     def restore(self, metadata: GroupMetadata) -> None:
         """A group with members was stable when it was written down, and is again."""
-        self.state = State.STABLE if metadata.members else State.EMPTY
+        self.state = GroupState.STABLE if metadata.members else GroupState.EMPTY
         self.state_since_ms = metadata.current_state_timestamp_ms
         self.generation = metadata.generation
         self.protocol_type = metadata.protocol_type or None
@@ -247,4 +220,4 @@ class GroupFacts:
                 )
             )
         self.roster.assignment_bytes = sum(len(each.assignment) for each in metadata.members)
-        self.subscribed_topics = at_once(self.topics_subscribed(self.protocol_name))
+        self.subscribed_topics = finish(self.topics_subscribed(self.protocol_name))

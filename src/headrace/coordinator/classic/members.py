@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headrace.coordinator.classic.steps import MEMBERS_PER_STEP, Steps
+from headrace.coordinator.group_records import MemberMetadata
 from headrace.core.errors import InvariantError
+from headrace.protocol.consumer_protocol import CONSUMER
 
 Ticket = Callable[[Mapping[str, object]], None]
 
@@ -30,7 +32,7 @@ class JoinRequest:
     client_host: str = ""
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    protocol_type: str = "consumer"
+    protocol_type: str = CONSUMER
     protocols: tuple[JoinProtocol, ...] = ()
     fresh_id: str = ""  # random; a part of the member id, if a new one is given
     must_know_member_id: bool = True  # v4 on: a new member is given an id first, and joins with it
@@ -50,6 +52,17 @@ class JoinRequest:
 
     def new_member_id(self) -> str:
         return f"{self.client_id if self.instance_id is None else self.instance_id}-{self.fresh_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRequest:
+    group_id: str
+    member_id: str
+    generation: int
+    instance_id: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    assignment: Mapping[str, bytes]  # of all members, if it is the leader's
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -75,6 +88,19 @@ class Member:
     def is_waiting(self) -> bool:
         """A member that waits for us cannot be blamed for its silence, unless it has never been answered at all."""
         return not self.is_new and (self.join_ticket is not None or self.sync_ticket is not None)
+
+    def written(self, protocol_name: str | None, assignment: bytes) -> MemberMetadata:
+        """As it is written down: under one protocol, with this assignment."""
+        return MemberMetadata(
+            member_id=self.member_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            session_timeout_ms=self.session_timeout_ms,
+            subscription=self.metadata(protocol_name),
+            assignment=assignment,
+            group_instance_id=self.instance_id,
+        )
 
     def metadata(self, protocol_name: str | None) -> bytes:
         for name, metadata in self.protocols:

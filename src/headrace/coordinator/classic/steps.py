@@ -9,13 +9,3 @@ EVENTS_PER_STEP: Final = 32  # that have waited for others of their group, and t
 
 Result = TypeVar("Result")
 Steps = Generator[None, None, Result]
-
-
-def at_once(work: Steps[Result]) -> Result:
-    """All steps, here and now."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            result: Result = end.value
-            return result

@@ -9,16 +9,17 @@ joining, and between joining and syncing, it has its rebalance timeout.
 from collections.abc import Iterable
 
 from headrace.coordinator.classic.effects import join_refused
-from headrace.coordinator.classic.members import JoinRequest
+from headrace.coordinator.classic.members import JoinRequest, SyncRequest
 from headrace.coordinator.consumer.faults import check_static, unknown_member
 from headrace.coordinator.consumer.member import ClassicMember, ConsumerGroupMember, MemberState, Subscription
-from headrace.coordinator.consumer.migration import CONSUMER, may_downgrade, seed
+from headrace.coordinator.consumer.migration import may_downgrade, seed
 from headrace.coordinator.consumer.requests import Decision
 from headrace.coordinator.consumer.state import JOIN, SESSION, SYNC, ConsumerGroup
 from headrace.coordinator.deadlines import Now
 from headrace.coordinator.topic_view import by_name, by_topic_id
 from headrace.core.errors import PeerError
 from headrace.protocol.consumer_protocol import (
+    CONSUMER,
     EmbeddedSubscription,
     read_subscription,
     write_assignment,
@@ -99,16 +100,9 @@ def _join(group: ConsumerGroup, request: JoinRequest, now: Now) -> Decision:
     return group.decided(answer)
 
 
-def sync(
-    group: ConsumerGroup,
-    member_id: str,
-    generation: int,
-    instance_id: str | None,
-    protocol_type: str | None,
-    protocol_name: str | None,
-    now: Now,
-) -> Decision:
-    member, classic = _member(group, member_id, generation, instance_id)
+def sync(group: ConsumerGroup, request: SyncRequest, now: Now) -> Decision:
+    member_id, protocol_type, protocol_name = request.member_id, request.protocol_type, request.protocol_name
+    member, classic = _member(group, member_id, request.generation, request.instance_id)
     chosen, metadata = classic.protocols[0]
     if (protocol_type not in (None, CONSUMER)) or (protocol_name not in (None, chosen)):
         raise PeerError(

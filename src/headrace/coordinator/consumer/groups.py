@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from headrace.coordinator.classic.downgrade import classic_metadata, make_classic, seed_of
 from headrace.coordinator.classic.effects import join_refused, sync_refused
 from headrace.coordinator.classic.group import ClassicGroup
-from headrace.coordinator.classic.members import JoinRequest
+from headrace.coordinator.classic.members import JoinRequest, SyncRequest
 from headrace.coordinator.consumer import classic_members as classic_requests
 from headrace.coordinator.consumer.changes import EpochChange
 from headrace.coordinator.consumer.faults import check_commit, check_fetch
@@ -101,10 +101,10 @@ class ConsumerGroups:
         group, classic = self._new(group_id), table.classic.get(group_id)
         if classic is not None and classic.is_busy:
             raise PeerError(COORDINATOR_LOAD_IN_PROGRESS, f"Group {group_id} is in the middle of a rebalance.")
-        if classic is not None and not classic.is_empty:
-            check_upgrade(group_id, classic.protocol_type, len(classic.roster), table.settings)
-            members = [seed_of(member) for member in classic.roster]
-            generation, name = classic.generation, classic.protocol_name
+        if classic is not None and not classic.facts.is_empty:
+            check_upgrade(group_id, classic.facts.protocol_type, len(classic.facts.roster), table.settings)
+            members = [seed_of(member) for member in classic.facts.roster]
+            generation, name = classic.facts.generation, classic.facts.protocol_name
             for change in upgrade_changes(group_id, generation, name, members, table.topics):
                 group.change(change)
         decision = group.heartbeat(beat, table.now())
@@ -151,20 +151,9 @@ class ConsumerGroups:
             return
         self._decided(group, decision, answer, lambda code: join_refused(code, request.member_id))
 
-    def sync(
-        self,
-        group: ConsumerGroup,
-        member_id: str,
-        generation: int,
-        instance_id: str | None,
-        protocol_type: str | None,
-        protocol_name: str | None,
-        answer: Answer,
-    ) -> None:
-        now = self._table.now()
+    def sync(self, group: ConsumerGroup, request: SyncRequest, answer: Answer) -> None:
         try:
-            asked = (member_id, generation, instance_id, protocol_type, protocol_name)
-            self._decided(group, classic_requests.sync(group, *asked, now), answer, sync_refused)
+            self._decided(group, classic_requests.sync(group, request, self._table.now()), answer, sync_refused)
         except PeerError as error:
             self._watch(group)
             answer(sync_refused(error.code))

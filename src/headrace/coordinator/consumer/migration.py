@@ -31,13 +31,12 @@ from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.topic_view import TopicView, by_name, by_topic_id
 from headrace.core.errors import PeerError
 from headrace.protocol.consumer_protocol import (
+    CONSUMER,
     read_assignment,
     read_subscription,
     write_assignment,
 )
 from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND
-
-CONSUMER = "consumer"
 
 
 def may_become_classic(

@@ -8,10 +8,11 @@ from headrace.coordinator.consumer.state import ConsumerGroup
 from headrace.coordinator.consumer.target_assignment import preferred_assignor
 from headrace.coordinator.topic_view import TopicView
 from headrace.core.errors import PeerError
+from headrace.protocol.consumer_protocol import CONSUMER
 from headrace.protocol.error_codes import NONE
 
 Body = Mapping[str, object]
-CONSUMER = "consumer"
+GROUP_TYPE = "consumer"
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
@@ -50,7 +51,7 @@ def listed(group: ConsumerGroup) -> Body:
         "group_id": group.group_id,
         "protocol_type": CONSUMER,
         "group_state": group.table.state(),
-        "group_type": CONSUMER,
+        "group_type": GROUP_TYPE,
     }
 
 

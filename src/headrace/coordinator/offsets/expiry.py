@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from headrace.coordinator.classic.facts import State
+from headrace.coordinator.classic.facts import GroupState
 from headrace.coordinator.classic.group import ClassicGroup
 from headrace.coordinator.consumer.groups import ConsumerGroups
 from headrace.coordinator.deadlines import CallLater
@@ -40,9 +40,12 @@ class OffsetExpiry:
             self._sweep_group(group_id, None, consumer.table.topics().__contains__)
 
     def _sweep_classic(self, group: ClassicGroup) -> None:
-        if group.state is State.EMPTY or (group.state is State.STABLE and group.subscribed_topics is not None):
-            since_ms = group.state_since_ms if group.is_empty and group.protocol_type is not None else -1
-            self._sweep_group(group.group_id, None if since_ms == -1 else since_ms, group.subscribes_to)
+        facts = group.facts
+        if facts.state is GroupState.EMPTY or (
+            facts.state is GroupState.STABLE and facts.subscribed_topics is not None
+        ):
+            since_ms = facts.state_since_ms if facts.is_empty and facts.protocol_type is not None else -1
+            self._sweep_group(group.group_id, None if since_ms == -1 else since_ms, facts.subscribes_to)
 
     def _sweep_group(self, group_id: str, empty_since_ms: int | None, subscribed: Callable[[str], bool]) -> None:
         table = self._table
@@ -74,7 +77,7 @@ class OffsetExpiry:
         )
         if offsets.partitions(group_id) or offsets.has_open_transaction(group_id):
             return
-        if (classic is not None and classic.is_empty and not classic.roster.pending) or (
+        if (classic is not None and classic.facts.is_empty and not classic.facts.roster.pending) or (
             consumer is not None and not consumer.table.members
         ):
             self._admin.delete_one(group_id, lambda _: None)

@@ -15,6 +15,8 @@ from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import GROUP_ID_NOT_FOUND, ILLEGAL_GENERATION, NONE
 from headrace.protocol.record_bytes import check_strings
 
+Who = tuple[str, int, str | None]  # the id of a member, its generation or epoch, its instance id
+
 NOT_FOUND_SINCE: Final = 9  # of OffsetCommit: before, a group that is not there has an illegal generation
 
 
@@ -27,17 +29,14 @@ class GroupOffsets:
     def commit(
         self,
         group_id: str,
-        member_id: str,
-        generation_or_epoch: int,
-        instance_id: str | None,
+        who: Who,
         entries: Sequence[Entry],
         answer: AnswerCodes,
         *,
         version: int,
-        producer: tuple[int, int] | None = None,
+        producer: tuple[int, int] | None,
     ) -> None:
         """`producer` (id, epoch): as a part of its transaction."""
-        who = (member_id, generation_or_epoch, instance_id)
         consumer = self._consumers.get(group_id)
         if consumer is not None:
             self._commit_to_consumers(consumer, who, entries, answer, version, producer)
@@ -45,7 +44,7 @@ class GroupOffsets:
         refusal = self._refusal(group_id, who, version, in_transaction=producer is not None)
         self._requests.commit(group_id, entries, answer, producer=producer, refusal=refusal)
 
-    def _refusal(self, group_id: str, who: tuple[str, int, str | None], version: int, *, in_transaction: bool) -> int:
+    def _refusal(self, group_id: str, who: Who, version: int, *, in_transaction: bool) -> int:
         """Whoever claims no generation may commit to a group that is not there: with that it is."""
         member_id, generation, instance_id = who
         group = self._table.classic.get(group_id)
@@ -58,7 +57,7 @@ class GroupOffsets:
                 return error.code
             self._table.new_classic(group_id)
             return NONE
-        code = group.commit_fault(member_id, generation, instance_id, in_transaction=in_transaction)
+        code = group.facts.commit_fault(member_id, generation, instance_id, in_transaction=in_transaction)
         if code == NONE and generation >= 0 and not in_transaction:
             now = self._table.now()
             group.touch(member_id, now)
@@ -68,7 +67,7 @@ class GroupOffsets:
     def _commit_to_consumers(
         self,
         group: ConsumerGroup,
-        who: tuple[str, int, str | None],
+        who: Who,
         entries: Sequence[Entry],
         answer: AnswerCodes,
         version: int,
@@ -112,7 +111,7 @@ class GroupOffsets:
         elif (code := classic.delete_offsets_fault()) != NONE:
             answer(refused_delete(code))
         else:
-            self._requests.delete(group_id, partitions, classic.subscribes_to, answer)
+            self._requests.delete(group_id, partitions, classic.facts.subscribes_to, answer)
 
 
 def _completed(codes: Sequence[int], answer: AnswerCodes) -> AnswerCodes:

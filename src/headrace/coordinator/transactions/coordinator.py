@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from headrace.coordinator.deadlines import CallLater
 from headrace.coordinator.journal import Journal
 from headrace.coordinator.journal_loading import Steps
+from headrace.coordinator.placing import OFFSETS_TOPIC
 from headrace.coordinator.shard_journal import ShardJournal
 from headrace.coordinator.shards import Shards
 from headrace.coordinator.topic_view import TopicPartition
@@ -45,7 +46,6 @@ from headrace.protocol.error_codes import (
     TRANSACTIONAL_ID_NOT_FOUND,
 )
 
-OFFSETS_TOPIC = "__consumer_offsets"
 ID_BYTES_MAX = 0x7FFF  # what a key's string can hold
 TOMBSTONES_MAX = 1_000  # in one batch
 IDS_PER_TURN = 256  # that are looked at for what is over

@@ -1,4 +1,9 @@
-"""The part of a broker's settings that is about groups, their offsets, and transactions."""
+"""The part of a broker's settings that is about groups, their offsets, and transactions.
+
+`BrokerSettings` inherits these fields, and these inherit the log's: that is how a dataclass takes over the fields of
+another, and all that is derived from them (keys, flags, the reference) wants them in one flat object. It is a chain,
+because classes with slots cannot be joined side by side.
+"""
 
 from dataclasses import dataclass
 

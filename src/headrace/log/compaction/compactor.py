@@ -15,7 +15,15 @@ from headrace.core.clock import Clock
 from headrace.log import detour
 from headrace.log.compaction import plan
 from headrace.log.compaction.checkpoint import CleanOffsets
-from headrace.log.compaction.requests import Answer, GroupAnswer, GroupRequest, MapAnswer, MapRequest, Refused, Request
+from headrace.log.compaction.requests import (
+    Answer,
+    CompactionRefused,
+    MapAnswer,
+    MapRequest,
+    MergeAnswer,
+    MergeRequest,
+    Request,
+)
 from headrace.log.compaction.swap import agree, discard_cleaned, take_place
 from headrace.log.config import NEVER
 from headrace.log.housekeeping import Housekeeping
@@ -41,14 +49,14 @@ class CompactionSettings(NamedTuple):
 class _Round:
     """One compaction of one log."""
 
-    __slots__ = ("before", "due", "group", "groups", "kept", "log", "number", "records", "size", "sizes", "through")
+    __slots__ = ("before", "due", "kept", "log", "merged", "merges", "number", "records", "size", "sizes", "through")
 
     def __init__(self, number: int, log: PartitionLog, due: plan.Due) -> None:
         self.number = number
         self.log = log
         self.due = due
-        self.groups: Iterator[list[Segment]] = iter(())
-        self.group: list[Segment] = []  # what is being written again, and how large it was when that began
+        self.merges: Iterator[list[Segment]] = iter(())
+        self.merged: list[Segment] = []  # what is being written again, and how large it was when that began
         self.sizes: list[int] = []
         self.through = due.first_dirty  # all below it was taken into account
         self.before = self.size = self.records = self.kept = 0
@@ -185,71 +193,71 @@ class Compactor:
             return
         if log.deleted or not log.directory.online:
             self._drop(this)
-        elif isinstance(answer, Refused):
+        elif isinstance(answer, CompactionRefused):
             self._refused(this, answer)
         elif isinstance(answer, MapAnswer):
             this.through = answer.end_offset
             segments = [segment for segment in log.segments[:-1] if segment.base_offset < this.through]
-            found = plan.groups(self._parts(log, segments), log.config, this.due.first_uncleanable)
-            this.groups = iter([segments[first:last] for first, last in found])
-            self._next_group(this)
+            found = plan.merges(self._parts(log, segments), log.config, this.due.first_uncleanable)
+            this.merges = iter([segments[first:last] for first, last in found])
+            self._next_merge(this)
         elif self._swap(this, answer):
-            self._next_group(this)
+            self._next_merge(this)
 
-    def _next_group(self, this: _Round) -> None:
+    def _next_merge(self, this: _Round) -> None:
         log = this.log
-        for group in this.groups:
-            if not any(segment.size for segment in group):
+        for merged in this.merges:
+            if not any(segment.size for segment in merged):
                 continue
-            if not self._fits(log, group):
+            if not self._fits(log, merged):
                 self._drop(this)
                 return
-            this.group, this.sizes = group, [segment.size for segment in group]
-            end_offset = log.segments[log.segments.index(group[-1]) + 1].base_offset
-            request = GroupRequest(
+            this.merged, this.sizes = merged, [segment.size for segment in merged]
+            end_offset = log.segments[log.segments.index(merged[-1]) + 1].base_offset
+            request = MergeRequest(
                 round=this.number,
-                sources=[(segment.log_path, segment.size) for segment in group],
-                path=group[0].path,
-                base_offset=group[0].base_offset,
+                sources=[(segment.log_path, segment.size) for segment in merged],
+                path=merged[0].path,
+                base_offset=merged[0].base_offset,
                 index_interval_bytes=log.config.index_interval_bytes,
-                producers=_producers(log, group[0].base_offset, end_offset),
+                producers=_producers(log, merged[0].base_offset, end_offset),
             )
             self._run_worker(request, partial(self._answered, this))
             return
         self._done(this)
 
-    def _fits(self, log: PartitionLog, group: list[Segment]) -> bool:
+    def _fits(self, log: PartitionLog, merged: list[Segment]) -> bool:
         """Whether these are still segments of the log, one behind the other, and none of them is the active one."""
         segments = log.segments
-        if group[0] not in segments:
+        if merged[0] not in segments:
             return False
-        at = segments.index(group[0])
-        return segments[at : at + len(group)] == group and at + len(group) < len(segments)
+        at = segments.index(merged[0])
+        return segments[at : at + len(merged)] == merged and at + len(merged) < len(segments)
 
-    def _swap(self, this: _Round, answer: GroupAnswer) -> bool:
+    def _swap(self, this: _Round, answer: MergeAnswer) -> bool:
         """The compacted segment takes the place of its sources. False: it did not, and the round is over."""
-        log, group = this.log, this.group
+        log, merged = this.log, this.merged
         disk = self._store.files.disk
-        if not self._fits(log, group) or [segment.size for segment in group] != this.sizes:
+        if not self._fits(log, merged) or [segment.size for segment in merged] != this.sizes:
             self._drop(this)
             return False
-        path = group[0].path
+        path = merged[0].path
         try:
             agree(disk, path)
         except OSError as error:
-            self._refused(this, Refused(why=str(self._store.failed(log, error))))
+            self._refused(this, CompactionRefused(why=str(self._store.failed(log, error))))
             return False
         try:
-            self._housekeeping.doom(log, group, self._clock.now_ms())
+            self._housekeeping.doom(log, merged, self._clock.now_ms())
             take_place(disk, path)
         except OSError as error:
             # Half of it is done: the next start does the rest.
             self._store.take_offline(log.directory, f"{path}: a compacted segment could not be put in place: {error}")
             self._round = None
             return False
-        new = Segment(log.path, group[0].base_offset, self._store.files, group[-1].created_ms, answer.size)
-        at = log.segments.index(group[0])
-        log.segments = [*log.segments[:at], new, *log.segments[at + len(group) :]]
+        new = Segment(log.path, merged[0].base_offset, self._store.files, merged[-1].created_ms, answer.size)
+        at = log.segments.index(merged[0])
+        log.segments = [*log.segments[:at], new, *log.segments[at + len(merged) :]]
         this.before += sum(this.sizes)
         this.size += answer.size
         this.records += answer.records
@@ -268,9 +276,9 @@ class Compactor:
         )  # fmt: skip
         self.tick()
 
-    def _refused(self, this: _Round, refused: Refused) -> None:
+    def _refused(self, this: _Round, refused: CompactionRefused) -> None:
         log = this.log
-        if not this.group or self._fits(log, this.group):  # otherwise retention was faster
+        if not this.merged or self._fits(log, this.merged):  # otherwise retention was faster
             self._left_alone[log] = NEVER if refused.damaged else self._clock.now_ms() + RETRY_AFTER_MS
             what = "is not compacted any more" if refused.damaged else "could not be compacted, and is tried later"
             logger.warning("%s: %s: %s", log.name, what, refused.why)
@@ -281,9 +289,9 @@ class Compactor:
 
     def _drop(self, this: _Round) -> None:
         self._round = None
-        if this.group and not this.log.deleted and this.log.directory.online:
+        if this.merged and not this.log.deleted and this.log.directory.online:
             try:
-                discard_cleaned(self._store.files.disk, this.group[0].path)
+                discard_cleaned(self._store.files.disk, this.merged[0].path)
             except OSError as error:
                 logger.warning("%s: its *.cleaned could not be removed: %s", this.log.name, error.strerror)
 

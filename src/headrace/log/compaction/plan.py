@@ -85,7 +85,7 @@ def must_seal(first_timestamp: int, config: LogConfig, now_ms: int) -> bool:
     return 0 < first_timestamp < now_ms - config.max_compaction_lag_ms
 
 
-def groups(parts: Sequence[Part], config: LogConfig, end_offset: int) -> list[tuple[int, int]]:
+def merges(parts: Sequence[Part], config: LogConfig, end_offset: int) -> list[tuple[int, int]]:
     """Runs of segments, as [from, to) positions in `parts`, that become one segment each. `end_offset`: of them all."""
     found: list[tuple[int, int]] = []
     first, size, index_bytes = 0, 0, 0

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.log.compaction.requests import Answer, MapRequest, Refused, Request, from_plain, to_plain
+from headrace.log.compaction.requests import Answer, CompactionRefused, MapRequest, Request, from_plain, to_plain
 
 if TYPE_CHECKING:
     import subprocess
@@ -32,7 +32,7 @@ class CompactionProcess:
     def run(self, request: Request, answered: Callable[[Answer], None]) -> None:
         def done(result: object, error: BaseException | None) -> None:
             if isinstance(error, OSError):
-                answered(Refused(why=f"the compaction process: {error}"))
+                answered(CompactionRefused(why=f"the compaction process: {error}"))
             elif error is not None:
                 raise error
             else:
@@ -61,7 +61,7 @@ class CompactionProcess:
         if not answer:
             code = process.wait()
             self._end(process)
-            return Refused(why=f"the compaction process ended with code {code}")
+            return CompactionRefused(why=f"the compaction process ended with code {code}")
         return from_plain(json.loads(answer))  # type: ignore[no-any-return]
 
     def _started(self, *, fresh: bool) -> "subprocess.Popen[bytes]":

@@ -1,6 +1,6 @@
 """What a broker asks of the process that compacts for it, and what it is told: plain values, that go as JSON.
 
-A compaction is one `MapRequest`, which begins it, then a `GroupRequest` for each run of segments that becomes one.
+A compaction is one `MapRequest`, which begins it, then a `MergeRequest` for each run of segments that becomes one.
 """
 
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ class MapAnswer(NamedTuple):
     keys: int
 
 
-class GroupRequest(NamedTuple):
+class MergeRequest(NamedTuple):
     """Write what stays of these segments to `<path>.*.cleaned`."""
 
     round: int
@@ -39,22 +39,24 @@ class GroupRequest(NamedTuple):
     producers: list[tuple[int, int, int]]  # id, last offset with records or -1, epoch
 
 
-class GroupAnswer(NamedTuple):
+class MergeAnswer(NamedTuple):
     size: int
     records: int
     records_kept: int
 
 
-class Refused(NamedTuple):
+class CompactionRefused(NamedTuple):
     why: str
     damaged: bool = False  # trying again would not help
     path: str = ""  # of the damaged file, where it is known
 
 
-Request = MapRequest | GroupRequest
-Answer = MapAnswer | GroupAnswer | Refused
+Request = MapRequest | MergeRequest
+Answer = MapAnswer | MergeAnswer | CompactionRefused
 
-_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (MapRequest, GroupRequest, MapAnswer, GroupAnswer, Refused)}
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind for kind in (MapRequest, MergeRequest, MapAnswer, MergeAnswer, CompactionRefused)
+}
 
 
 def to_plain(message: Request | Answer) -> dict[str, Any]:

@@ -20,11 +20,11 @@ from headrace.log.compaction.filter import BatchFilter
 from headrace.log.compaction.map import KeyMap
 from headrace.log.compaction.requests import (
     Answer,
-    GroupAnswer,
-    GroupRequest,
+    CompactionRefused,
     MapAnswer,
     MapRequest,
-    Refused,
+    MergeAnswer,
+    MergeRequest,
     from_plain,
     to_plain,
 )
@@ -53,15 +53,15 @@ class CompactionWorker:
         answer: Answer
         try:
             request = from_plain(plain)
-            answer = self._map(request) if isinstance(request, MapRequest) else self._group(request)
+            answer = self._map(request) if isinstance(request, MapRequest) else self._merge(request)
         except OSError as error:
-            answer = Refused(why=f"{error.filename or 'compaction'}: {error.strerror}")
+            answer = CompactionRefused(why=f"{error.filename or 'compaction'}: {error.strerror}")
         except DamagedError as error:
-            answer = Refused(why=str(error), damaged=True, path=error.path)
+            answer = CompactionRefused(why=str(error), damaged=True, path=error.path)
         except PeerError as error:
-            answer = Refused(why=str(damaged(*self._place, str(error))), damaged=True)
+            answer = CompactionRefused(why=str(damaged(*self._place, str(error))), damaged=True)
         except HeadraceError as error:
-            answer = Refused(why=str(error))
+            answer = CompactionRefused(why=str(error))
         return to_plain(answer)
 
     def _map(self, request: MapRequest) -> MapAnswer:
@@ -104,7 +104,7 @@ class CompactionWorker:
             keys.latest_offset = max(keys.latest_offset, end_offset - 1)  # what follows was compacted away before
         return keys
 
-    def _group(self, request: GroupRequest) -> GroupAnswer:
+    def _merge(self, request: MergeRequest) -> MergeAnswer:
         found, begun = self._filter, self._request
         if found is None or begun is None or request.round != self._round:
             return _gone(request)
@@ -125,10 +125,10 @@ class CompactionWorker:
             target.finish(found.retired, os.stat(request.sources[-1][0]).st_mtime_ns)
         finally:
             target.close()
-        return GroupAnswer(size=target.size, records=found.seen, records_kept=found.kept)
+        return MergeAnswer(size=target.size, records=found.seen, records_kept=found.kept)
 
 
-def _gone(request: GroupRequest) -> GroupAnswer:
+def _gone(request: MergeRequest) -> MergeAnswer:
     raise HeadraceError(f"{request.path}: compaction {request.round} was not begun in this process")
 
 

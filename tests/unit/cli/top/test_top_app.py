@@ -126,7 +126,7 @@ def test_rates_are_what_changed_in_the_time_between() -> None:
     assert found.total == 100.0
     assert rates(None, a_look(1.0, orders=1)).total is None
     assert rates(a_look(1.0, orders=9), a_look(2.0, orders=0)).written == {"orders": 0.0}, (
-        "made anew, not read backwards"
+        "made again, not read backwards"
     )
 
 

@@ -5,13 +5,13 @@ from group_harness import ORDERS, Machine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.coordinator.classic.facts import State
+from headrace.coordinator.classic.facts import GroupState
 from headrace.coordinator.classic.group import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicGroup
 from headrace.coordinator.classic.state import LEGAL_NEXT
-from headrace.coordinator.classic.steps import at_once
 from headrace.coordinator.deadlines import Now
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.core.errors import InvariantError
+from headrace.core.steps import finish
 from headrace.protocol.error_codes import (
     COORDINATOR_NOT_AVAILABLE,
     FENCED_INSTANCE_ID,
@@ -45,12 +45,12 @@ def stable(members=1, **settings):
 
 
 def share_out(it, ids):
-    leader = it.group.roster.leader
-    boxes = [it.sync(each, it.group.generation) for each in ids if each != leader]
-    boxes.append(it.sync(leader, it.group.generation, {each: each.encode() for each in ids}))
+    leader = it.group.facts.roster.leader
+    boxes = [it.sync(each, it.group.facts.generation) for each in ids if each != leader]
+    boxes.append(it.sync(leader, it.group.facts.generation, {each: each.encode() for each in ids}))
     it.stored()
     assert [box.code for box in boxes] == [NONE] * len(ids)
-    assert it.group.state is State.STABLE
+    assert it.group.facts.state is GroupState.STABLE
 
 
 def stable_static(instance_ids=("i1",), **settings):
@@ -70,7 +70,7 @@ def test_new_member_is_given_an_id_and_joins_with_it():
     first = it.join()
     assert first.code == MEMBER_ID_REQUIRED
     assert first.body["member_id"].startswith("client-")
-    assert it.group.state is State.EMPTY
+    assert it.group.facts.state is GroupState.EMPTY
     second = it.join(first.body["member_id"])
     it.pass_ms(0)
     assert second.code == NONE
@@ -104,7 +104,7 @@ def test_first_rebalance_waits_for_as_long_as_members_keep_coming():
     assert not first.is_answered
     it.pass_ms(1)
     assert first.code == second.code == NONE
-    assert it.group.generation == 1
+    assert it.group.facts.generation == 1
 
 
 def test_first_rebalance_does_not_wait_longer_than_the_rebalance_timeout():
@@ -127,7 +127,7 @@ def test_pending_member_holds_up_a_rebalance_until_it_is_forgotten():
 
 def test_new_member_that_waits_too_long_is_forgotten_and_told_so():
     it, (leader,) = stable()
-    it.group.roster[leader].rebalance_timeout_ms = 2 * NEW_MEMBER_JOIN_TIMEOUT_MS
+    it.group.facts.roster[leader].rebalance_timeout_ms = 2 * NEW_MEMBER_JOIN_TIMEOUT_MS
     _, waiting = it.join_as_new()
     for _ in range(NEW_MEMBER_JOIN_TIMEOUT_MS // 5_000):
         it.pass_ms(5_000)
@@ -178,24 +178,24 @@ def test_last_to_come_back_to_a_group_too_large_is_left_out():
     it.group._settings = GroupSettings(max_size=2)
     boxes = [it.join(each) for each in (leader, second, third)]
     assert [box.code for box in boxes] == [NONE, NONE, GROUP_MAX_SIZE_REACHED]
-    assert len(it.group.roster) == 2
+    assert len(it.group.facts.roster) == 2
 
 
 def test_follower_that_joins_a_stable_group_unchanged_is_told_the_generation():
     it, (_, follower) = stable(2)
     box = it.join(follower)
     assert (box.code, box.body["generation_id"], box.body["members"]) == (NONE, 1, [])
-    assert it.group.state is State.STABLE
+    assert it.group.facts.state is GroupState.STABLE
 
 
 def test_follower_with_another_subscription_makes_a_rebalance():
     it, (leader, follower) = stable(2)
     box = it.join(follower, metadata=PAYMENTS)
-    assert it.group.state is State.PREPARING
+    assert it.group.facts.state is GroupState.PREPARING
     assert it.heartbeat(leader) == REBALANCE_IN_PROGRESS
     it.join(leader)
     assert box.body["generation_id"] == 2
-    assert it.group.subscribed_topics == {"orders", "refund"}
+    assert it.group.facts.subscribed_topics == {"orders", "refund"}
 
 
 def test_leader_that_joins_a_stable_group_makes_a_rebalance():
@@ -267,7 +267,7 @@ def test_assignment_that_cannot_be_stored_makes_all_join_again():
     boxes = [it.sync(follower, 1), it.sync(leader, 1, {leader: b"all"})]
     it.stored(NOT_COORDINATOR)
     assert [box.code for box in boxes] == [NOT_COORDINATOR] * 2
-    assert it.group.state is State.PREPARING
+    assert it.group.facts.state is GroupState.PREPARING
 
 
 def test_assignment_stored_too_late_is_ignored():
@@ -278,7 +278,7 @@ def test_assignment_stored_too_late_is_ignored():
     newcomer = it.join(must_know_member_id=False)
     assert box.code == REBALANCE_IN_PROGRESS
     it.stored()
-    assert it.group.state is State.PREPARING
+    assert it.group.facts.state is GroupState.PREPARING
     it.join(leader)
     it.join(follower)
     assert newcomer.body["generation_id"] == 3
@@ -314,7 +314,7 @@ def test_leader_that_does_not_join_again_is_succeeded():
     again = it.join(follower, metadata=PAYMENTS)
     it.pass_ms(60_000)
     assert again.body["leader"] == follower
-    assert leader not in it.group.roster
+    assert leader not in it.group.facts.roster
 
 
 def test_member_that_never_syncs_is_removed():
@@ -327,8 +327,8 @@ def test_member_that_never_syncs_is_removed():
         it.pass_ms(5_000)
         it.heartbeat(leader)
         it.heartbeat(follower)
-    assert it.group.state is State.PREPARING
-    assert list(it.group.roster.members) == [leader]
+    assert it.group.facts.state is GroupState.PREPARING
+    assert list(it.group.facts.roster.members) == [leader]
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ def test_silent_member_is_removed_when_its_session_ends():
     it.pass_ms(6_000)
     assert it.heartbeat(leader) == NONE
     it.pass_ms(4_000)
-    assert it.group.state is State.PREPARING
+    assert it.group.facts.state is GroupState.PREPARING
     assert it.heartbeat(leader) == REBALANCE_IN_PROGRESS
     assert it.heartbeat(silent) == UNKNOWN_MEMBER_ID
     assert it.join(leader).body["generation_id"] == 2
@@ -416,14 +416,14 @@ def test_group_whose_last_member_leaves_is_written_down_as_empty_before_that_is_
     assert store.metadata.protocol_type == "consumer"
     it.stored()
     assert box.body["members"] == [{"member_id": leader, "group_instance_id": None, "error_code": NONE}]
-    assert it.group.state is State.EMPTY
+    assert it.group.facts.state is GroupState.EMPTY
 
 
 def test_many_members_leave_at_once():
     it, (first, second, third) = stable(3)
     box = it.leave(first, "who", ("", "i"), second)
     assert [each["error_code"] for each in box.body["members"]] == [NONE, UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID, NONE]
-    assert it.group.state is State.PREPARING
+    assert it.group.facts.state is GroupState.PREPARING
     assert it.join(third).body["leader"] == third
 
 
@@ -453,7 +453,7 @@ def test_empty_group_takes_another_kind_of_member():
     _, box = it.join_as_new(protocol_type="connect", protocols=("sessioned",))
     it.pass_ms(0)
     assert box.body["protocol_type"] == "connect"
-    assert it.group.subscribed_topics is None
+    assert it.group.facts.subscribed_topics is None
 
 
 def test_member_of_an_empty_group_is_unknown():
@@ -484,7 +484,7 @@ def test_static_member_comes_back_without_a_rebalance():
     new_id = box.body["member_id"]
     assert new_id != ids["i2"]
     assert (box.code, box.body["generation_id"], box.body["skip_assignment"]) == (NONE, 1, False)
-    assert it.group.state is State.STABLE
+    assert it.group.facts.state is GroupState.STABLE
     assert it.sync(new_id, 1, instance_id="i2").body["assignment"] == ids["i2"].encode()
     assert it.heartbeat(ids["i2"], instance_id="i2") == FENCED_INSTANCE_ID
     assert it.heartbeat(ids["i2"]) == UNKNOWN_MEMBER_ID
@@ -513,7 +513,7 @@ def test_static_member_that_cannot_be_stored_is_who_it_was():
     it.stored(NOT_COORDINATOR)
     assert box.code == NOT_COORDINATOR
     assert it.heartbeat(ids["i1"], instance_id="i1") == NONE
-    assert it.group.roster[ids["i1"]].session_timeout_ms == 10_000
+    assert it.group.facts.roster[ids["i1"]].session_timeout_ms == 10_000
 
 
 def test_static_member_that_changes_the_chosen_protocol_makes_a_rebalance():
@@ -533,7 +533,7 @@ def test_static_member_that_comes_back_while_completing_makes_a_rebalance():
     waiting = it.sync(second.body["member_id"], 1, instance_id="i2")
     again = it.join(instance_id="i2")
     assert waiting.code == FENCED_INSTANCE_ID
-    assert it.group.state is State.PREPARING
+    assert it.group.facts.state is GroupState.PREPARING
     leading = it.join(first.body["member_id"], instance_id="i1")
     assert again.body["generation_id"] == leading.body["generation_id"] == 2
 
@@ -550,7 +550,7 @@ def test_former_self_that_waits_is_fenced():
 
 def test_static_member_that_does_not_join_again_keeps_its_place_until_its_session_ends():
     it, ids = stable_static(("i1", "i2"), max_session_timeout_ms=300_000)
-    it.group.roster[ids["i2"]].session_timeout_ms = 200_000
+    it.group.facts.roster[ids["i2"]].session_timeout_ms = 200_000
     it.heartbeat(ids["i2"], instance_id="i2")
     again = it.join(ids["i1"], instance_id="i1")
     it.pass_ms(60_000)
@@ -560,7 +560,7 @@ def test_static_member_that_does_not_join_again_keeps_its_place_until_its_sessio
 def test_static_member_is_removed_by_its_instance():
     it, ids = stable_static(("i1", "i2"))
     assert it.leave(("", "i1")).body["members"][0]["error_code"] == NONE
-    assert ids["i1"] not in it.group.roster
+    assert ids["i1"] not in it.group.facts.roster
     assert it.leave(("wrong", "i2")).body["members"][0]["error_code"] == FENCED_INSTANCE_ID
 
 
@@ -568,18 +568,18 @@ def test_rebalance_of_absent_static_members_ends_with_their_sessions():
     it, ids = stable_static(("i1", "i2"))
     it.leave(("", "i1"))
     it.pass_ms(10_000)
-    assert it.group.state is State.EMPTY
-    assert ids["i2"] not in it.group.roster
+    assert it.group.facts.state is GroupState.EMPTY
+    assert ids["i2"] not in it.group.facts.roster
 
 
 def test_rebalance_timeout_of_zero_does_not_spin():
     it, ids = stable_static(("i1", "i2"))
-    for member in it.group.roster:
+    for member in it.group.facts.roster:
         member.rebalance_timeout_ms = 0
     it.leave(("", "i1"))
     it.pass_ms(5_000)
-    assert it.group.state is State.PREPARING
-    assert ids["i2"] in it.group.roster
+    assert it.group.facts.state is GroupState.PREPARING
+    assert ids["i2"] in it.group.facts.roster
 
 
 # ── restarts, deletion, faults ───────────────────────────────────────────────────────────────────────────────────────
@@ -587,24 +587,24 @@ def test_rebalance_timeout_of_zero_does_not_spin():
 
 def test_group_is_stable_again_as_it_was_written_down():
     it, ids = stable(2)
-    written = at_once(it.group.written(None))
+    written = finish(it.group.facts.written(None))
     other = machine()
-    other.group.restore(written)
+    other.group.facts.restore(written)
     other.do(other.group.loaded(other.now))
-    assert other.group.state is State.STABLE
-    assert other.group.subscribed_topics == {"orders"}
+    assert other.group.facts.state is GroupState.STABLE
+    assert other.group.facts.subscribed_topics == {"orders"}
     assert other.heartbeat(ids[0], 1) == NONE
     assert other.sync(ids[1], 1).body["assignment"] == ids[1].encode()
     other.pass_ms(10_000)
-    assert other.group.state is State.EMPTY
+    assert other.group.facts.state is GroupState.EMPTY
 
 
 def test_group_that_is_too_large_after_a_restart_rebalances():
     it, ids = stable(3)
     other = machine(max_size=2)
-    other.group.restore(at_once(it.group.written({})))
+    other.group.facts.restore(finish(it.group.facts.written({})))
     other.do(other.group.loaded(other.now))
-    assert other.group.state is State.PREPARING
+    assert other.group.facts.state is GroupState.PREPARING
     boxes = [other.join(each) for each in ids]
     assert [box.code for box in boxes] == [NONE, NONE, GROUP_MAX_SIZE_REACHED]
 
@@ -623,8 +623,8 @@ def test_dead_group_sends_everyone_to_look_for_the_coordinator_again():
 def test_transition_that_is_not_in_the_table_is_a_bug():
     it = machine()
     with pytest.raises(InvariantError, match="Empty cannot become Stable"):
-        it.group._go(State.STABLE)
-    assert set(LEGAL_NEXT) == set(State)
+        it.group._machine._go(GroupState.STABLE)
+    assert set(LEGAL_NEXT) == set(GroupState)
 
 
 @pytest.mark.parametrize(
@@ -641,28 +641,28 @@ def test_stable_group_lets_its_members_commit(who, code):
     it, (leader,) = stable()
     member_id, generation, instance_id = who
     member_id = leader if member_id == "leader" else member_id
-    assert it.group.commit_fault(member_id, generation, instance_id, in_transaction=False) == code
+    assert it.group.facts.commit_fault(member_id, generation, instance_id, in_transaction=False) == code
 
 
 def test_transaction_may_commit_without_saying_who_it_is():
     it, _ = stable()
-    assert it.group.commit_fault("", -1, None, in_transaction=True) == NONE
+    assert it.group.facts.commit_fault("", -1, None, in_transaction=True) == NONE
 
 
 def test_commit_while_the_group_waits_for_its_leader_is_refused():
     it = machine()
     leader, _ = it.join_as_new()
     it.pass_ms(0)
-    assert it.group.commit_fault(leader, 1, None, in_transaction=False) == REBALANCE_IN_PROGRESS
-    assert it.group.commit_fault(leader, 1, None, in_transaction=True) == NONE
+    assert it.group.facts.commit_fault(leader, 1, None, in_transaction=False) == REBALANCE_IN_PROGRESS
+    assert it.group.facts.commit_fault(leader, 1, None, in_transaction=True) == NONE
 
 
 def test_metadata_that_is_no_subscription_is_no_fault():
     it = machine()
     it.join_as_new(metadata=b"\xff" * 9)
     it.pass_ms(0)
-    assert it.group.subscribed_topics is None
-    assert it.group.subscribes_to("anything")
+    assert it.group.facts.subscribed_topics is None
+    assert it.group.facts.subscribes_to("anything")
 
 
 # ── whatever happens ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -689,7 +689,7 @@ def test_every_request_is_answered_once_whatever_happens(steps):
         elif kind == "static":
             boxes.append(it.join(instance_id=f"i{which % 2}"))
         elif kind == "sync":
-            boxes.append(it.sync(member_id, it.group.generation, {member_id: b"x"}))
+            boxes.append(it.sync(member_id, it.group.facts.generation, {member_id: b"x"}))
         elif kind == "leave":
             boxes.append(it.leave((member_id, f"i{which % 2}") if how == 3 else member_id))
         elif kind == "beat":
@@ -698,21 +698,21 @@ def test_every_request_is_answered_once_whatever_happens(steps):
             it.pass_ms([1, 500, 9_000, 61_000][how])
         else:
             it.stored(NOT_COORDINATOR if kind == "failed" else NONE)
-        ids = ["", *sorted(it.group.roster.pending), *it.group.roster.members]
+        ids = ["", *sorted(it.group.facts.roster.pending), *it.group.facts.roster.members]
         check(it)
     it.stored()
     it.pass_ms(1_000_000)
     it.stored()
     check(it)
     assert all(len(box.bodies) == 1 for box in boxes)
-    assert it.group.state is State.EMPTY
+    assert it.group.facts.state is GroupState.EMPTY
 
 
 def check(it):
-    group, roster = it.group, it.group.roster
+    group, roster = it.group, it.group.facts.roster
     assert roster.joins_waiting == sum(each.join_ticket is not None for each in roster)
     assert roster.leader is None or roster.leader in roster
-    assert (group.state is State.EMPTY) <= (len(roster) == 0)
+    assert (group.facts.state is GroupState.EMPTY) <= (len(roster) == 0)
     assert not (roster.pending & roster.members.keys())
     for member in roster:
         assert member.is_waiting or (("session", member.member_id) in group.deadlines)

@@ -9,9 +9,10 @@ from group_harness import ORDERS, Machine, Scheduler, World, join_request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.coordinator.classic import facts, group, members, state
-from headrace.coordinator.classic.facts import State
+from headrace.coordinator.classic import facts, members, state
+from headrace.coordinator.classic.facts import GroupState
 from headrace.coordinator.classic.group import ClassicGroup
+from headrace.coordinator.classic.members import SyncRequest
 from headrace.coordinator.classic.steps import MEMBERS_PER_STEP
 from headrace.coordinator.consumer.requests import Heartbeat
 from headrace.coordinator.deadlines import Now
@@ -39,7 +40,7 @@ events = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 4), st.intege
 
 def happens(it, kind, which, how):
     """One event; what it is answered with, if it is a request."""
-    ids = ["", *sorted(it.group.roster.pending), *it.group.roster.members]
+    ids = ["", *sorted(it.group.facts.roster.pending), *it.group.facts.roster.members]
     member_id = ids[which % len(ids)]
     match kind:
         case "join":
@@ -47,7 +48,7 @@ def happens(it, kind, which, how):
         case "static":
             return it.join(instance_id=f"i{which % 2}")
         case "sync":
-            return it.sync(member_id, it.group.generation, {member_id: b"x"})
+            return it.sync(member_id, it.group.facts.generation, {member_id: b"x"})
         case "leave":
             return it.leave((member_id, f"i{which % 2}") if how == 3 else member_id)
         case "beat":
@@ -69,7 +70,7 @@ def ran(steps, members_per_step, *, interleaved=False):
     made = ClassicGroup("g", GroupSettings(initial_rebalance_delay_ms=500, max_size=4), Now(0, 0))
     it = Machine(made)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (facts, group, members, state):
+        for module in (facts, members, state):
             patch.setattr(module, "MEMBERS_PER_STEP", members_per_step)
         it.interleaved = interleaved
         boxes = [box for box in (happens(it, *step) for step in steps) if box is not None]
@@ -83,7 +84,10 @@ def ran(steps, members_per_step, *, interleaved=False):
 def test_steps_come_to_what_one_turn_comes_to(steps):
     (slow, slowly), (fast, at_once) = ran(steps, 1), ran(steps, MEMBERS_PER_STEP)
     assert [box.bodies for box in slowly] == [box.bodies for box in at_once]
-    assert (slow.group.state, slow.group.generation) == (fast.group.state, fast.group.generation)
+    assert (slow.group.facts.state, slow.group.facts.generation) == (
+        fast.group.facts.state,
+        fast.group.facts.generation,
+    )
     assert [store.metadata for store in slow.stores] == [store.metadata for store in fast.stores]
 
 
@@ -95,8 +99,8 @@ def test_every_request_is_answered_once_whatever_comes_between_two_steps(steps):
     it.pass_ms(1_000_000)
     it.stored()
     assert all(len(box.bodies) == 1 for box in boxes)
-    assert it.group.state in (State.EMPTY, State.DEAD)
-    assert not it.group.roster.joins_waiting
+    assert it.group.facts.state in (GroupState.EMPTY, GroupState.DEAD)
+    assert not it.group.facts.roster.joins_waiting
 
 
 # ── one large group ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -148,19 +152,19 @@ class LargeGroup:
         return self.turn_until(lambda: not self.group.is_busy)
 
     def sync(self, member_id, assignment, told):
-        asked = ("g", member_id, self.group.generation, None, "consumer", "range", assignment, told)
-        self.turns.most_calls = max(self.turns.most_calls, calls_of(lambda: self.world.groups.sync(*asked)))
+        request = SyncRequest("g", member_id, self.group.facts.generation, None, "consumer", "range", assignment)
+        self.turns.most_calls = max(self.turns.most_calls, calls_of(lambda: self.world.groups.sync(request, told)))
 
     def stable(self):
         """All have their share; each answer."""
         self.turn_until(lambda: len(self.joined) == COUNT)
         self.settle()
         told = []
-        leader = self.group.roster.leader
-        for member_id in self.group.roster.members:
+        leader = self.group.facts.roster.leader
+        for member_id in self.group.facts.roster.members:
             if member_id != leader:
                 self.sync(member_id, {}, told.append)
-        self.sync(leader, {each: each.encode() for each in self.group.roster.members}, told.append)
+        self.sync(leader, {each: each.encode() for each in self.group.facts.roster.members}, told.append)
         self.turn_until(lambda: len(told) == COUNT)
         self.settle()
         return told
@@ -171,7 +175,9 @@ def test_a_large_group_joins_and_syncs_in_short_steps():
     told = it.stable()
     assert {body["error_code"] for body in it.joined} == {NONE}
     assert [len(body["members"]) for body in it.joined] == [COUNT] + [0] * (COUNT - 1)
-    assert sorted(body["assignment"] for body in told) == sorted(each.encode() for each in it.group.roster.members)
+    assert sorted(body["assignment"] for body in told) == sorted(
+        each.encode() for each in it.group.facts.roster.members
+    )
     assert it.turns.most_calls < CALLS_PER_STEP_MAX
     assert it.world.restarted().state() == "Stable", "all of it was written down, as one record"
 
@@ -181,13 +187,13 @@ def test_a_member_that_leaves_or_changes_a_large_group_costs_short_steps():
     it.stable()
     it.turns.most_calls = 0
     answers = []
-    again = list(it.group.roster.members)
+    again = list(it.group.facts.roster.members)
     it.world.groups.leave("g", [(again.pop(), None)], answers.append)
     for member_id in again:
         it.ask(join_request(member_id, must_know_member_id=False), answers.append)
     it.turn_until(lambda: len(answers) == COUNT)
     it.settle()
-    assert (it.group.state, it.group.generation) == (State.COMPLETING, 2)
+    assert (it.group.facts.state, it.group.facts.generation) == (GroupState.COMPLETING, 2)
     assert it.turns.most_calls < CALLS_PER_STEP_MAX
     answers.clear()
     it.turns.most_calls = 0
@@ -195,7 +201,7 @@ def test_a_member_that_leaves_or_changes_a_large_group_costs_short_steps():
     for member_id in again:
         it.world.heartbeat(member_id, 2)
     it.clock.advance(51_000)
-    it.turn_until(lambda: it.group.state is State.EMPTY)
+    it.turn_until(lambda: it.group.facts.state is GroupState.EMPTY)
     assert it.turns.most_calls < CALLS_PER_STEP_MAX, "nobody asked for his share in time, and all were removed"
 
 
@@ -205,9 +211,9 @@ def test_heartbeats_and_commits_see_one_generation_or_the_next_while_a_large_gro
     seen = []
     while it.group.is_busy or len(it.joined) < COUNT:
         it.turns.turn()
-        leader = it.group.roster.leader
-        code = it.world.heartbeat(leader, it.group.generation)
-        seen.append((it.group.generation, code, str(it.group.state)))
+        leader = it.group.facts.roster.leader
+        code = it.world.heartbeat(leader, it.group.facts.generation)
+        seen.append((it.group.facts.generation, code, str(it.group.facts.state)))
     before, after = (0, REBALANCE_IN_PROGRESS, "PreparingRebalance"), (1, NONE, "CompletingRebalance")
     assert set(seen) == {before, after}
     assert seen == sorted(seen)
@@ -217,9 +223,9 @@ def test_a_large_group_can_be_described_while_a_member_that_changed_its_protocol
     both = ("range", "roundrobin")
     it = LargeGroup(protocols=both)
     it.stable()
-    changed = list(it.group.roster.members)[-1]
+    changed = list(it.group.facts.roster.members)[-1]
     it.ask(join_request(changed, protocols=("roundrobin",), must_know_member_id=False), [].append)
-    assert (it.group.state, it.group.is_busy) == (State.STABLE, True)
+    assert (it.group.facts.state, it.group.is_busy) == (GroupState.STABLE, True)
     members = it.world.groups.describe(["g"])[0]["members"]
     assert {member["member_metadata"] for member in members if member["member_id"] != changed} == {ORDERS}
     assert [member["member_metadata"] for member in members if member["member_id"] == changed] == [b""]
@@ -263,7 +269,7 @@ def test_a_rebalance_that_waits_behind_an_event_of_a_group_that_dies_does_not_be
     assert dying.is_busy
     table.abandon(dying)
     it.turn_until(lambda: not dying.is_busy)
-    assert dying.state is State.DEAD
+    assert dying.facts.state is GroupState.DEAD
 
 
 def test_an_event_that_fails_does_not_hold_up_those_behind_it(monkeypatch):
@@ -274,7 +280,7 @@ def test_an_event_that_fails_does_not_hold_up_those_behind_it(monkeypatch):
     late = []
     it.world.groups.join(join_request(), late.append)
     with monkeypatch.context() as patch:
-        patch.setattr(it.group, "under_way", iter(_failing()))
+        patch.setattr(it.group._line, "_under_way", iter(_failing()))
         with pytest.raises(ZeroDivisionError):
             it.turns.turn()
     it.turn_until(lambda: late)

@@ -17,7 +17,7 @@ from waits import WAIT_S_MAX, eventually
 from headrace.log.compaction import worker as compaction_worker
 from headrace.log.compaction.compactor import CompactionSettings, Compactor
 from headrace.log.compaction.process import CompactionProcess
-from headrace.log.compaction.requests import GroupRequest, MapRequest, Refused, to_plain
+from headrace.log.compaction.requests import CompactionRefused, MapRequest, MergeRequest, to_plain
 
 
 class Broker:
@@ -109,10 +109,10 @@ def test_another_is_started_when_it_is_gone(broker):
 def test_one_that_dies_at_work_costs_a_round(broker):
     dirty(broker)
     answers = []
-    request = GroupRequest(round=99, sources=[("x", 1)], path="x", base_offset=0, index_interval_bytes=1, producers=[])
+    request = MergeRequest(round=99, sources=[("x", 1)], path="x", base_offset=0, index_interval_bytes=1, producers=[])
     broker.process.run(request, answers.append)
     broker.run_until(lambda: answers)
-    assert answers == [Refused(why="x: compaction 99 was not begun in this process")]
+    assert answers == [CompactionRefused(why="x: compaction 99 was not begun in this process")]
     os.kill(broker.pid, signal.SIGKILL)
     broker.process._process.wait()
     broker.process.run(request, answers.append)

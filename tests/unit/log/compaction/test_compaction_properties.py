@@ -273,5 +273,5 @@ def test_a_request_survives_json(tmp_path):
     history.cleaner.tick()
     for request in history.cleaner.requests:
         plain = json.loads(json.dumps(to_plain(request)))
-        assert CompactionWorker(Disk()).answer(plain)["kind"] in ("MapAnswer", "Refused")
+        assert CompactionWorker(Disk()).answer(plain)["kind"] in ("MapAnswer", "CompactionRefused")
     history.bench.crash()

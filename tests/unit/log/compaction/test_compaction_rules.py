@@ -11,7 +11,7 @@ from harness import NOW_MS, Answer, Bench, Fault, run_bytes
 
 from headrace.core.errors import RecordsError
 from headrace.log.compaction.compactor import CompactionSettings
-from headrace.log.compaction.requests import GroupRequest, MapRequest, Refused
+from headrace.log.compaction.requests import CompactionRefused, MapRequest, MergeRequest
 from headrace.log.config import LogConfig
 from headrace.protocol.batch import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME
 from headrace.protocol.records import iter_records
@@ -354,7 +354,7 @@ def test_a_log_that_is_deleted_meanwhile_is_dropped(bench):
     put(bench, log, keyed([(b"a", b"1"), (b"a", b"2")]))
     seal(bench, log)
     cleaner = Cleaner(bench)
-    cleaner.before = lambda request: bench.store.delete(log) if isinstance(request, GroupRequest) else None
+    cleaner.before = lambda request: bench.store.delete(log) if isinstance(request, MergeRequest) else None
     assert cleaner.tick() == 0
     assert not cleaner.compactor.busy
     again = bench.create(**EAGER)
@@ -389,7 +389,7 @@ def test_segments_that_retention_takes_meanwhile_stay_gone(bench):
     log.reconfigure(LogConfig(cleanup_compact=True, min_cleanable_dirty_ratio=0.0))
 
     def retain(request):
-        if isinstance(request, GroupRequest):
+        if isinstance(request, MergeRequest):
             log.start_offset = 4
             bench.housekeeping.delete_expired()
 
@@ -409,7 +409,7 @@ def test_a_segment_that_became_the_active_one_again_and_grew_is_not_replaced(ben
     seal(bench, log)
 
     def grow(request):
-        if isinstance(request, GroupRequest):
+        if isinstance(request, MergeRequest):
             bench.disk.fail("write", 28, path=".log", times=1)
             _, failed = bench.stage(log, keyed([(b"b", b"lost")]))  # takes the empty active segment with it
             bench.writer.end_of_turn()
@@ -513,7 +513,7 @@ def test_a_worker_that_dies_is_tried_again_later(bench):
     put(bench, log, keyed([(b"a", b"1"), (b"a", b"2")]))
     seal(bench, log)
     cleaner = Cleaner(bench)
-    cleaner.after = lambda request, answer: Refused(why="killed")
+    cleaner.after = lambda request, answer: CompactionRefused(why="killed")
     assert cleaner.tick() == 0
     cleaner.after = lambda request, answer: answer
     assert cleaner.tick() == 0

@@ -12,7 +12,7 @@ from headrace.streaming.declare import table
 from headrace.streaming.declare_nodes import DECLARED
 from headrace.streaming.delete_markers import forgotten
 from headrace.streaming.durations import duration
-from headrace.streaming.keyed_order import Order, newer, order_notes, order_of
+from headrace.streaming.keyed.order import Order, newer, order_notes, order_of
 
 METADATA = ["_key", "_headers", "_topic", "_partition", "_offset", "_timestamp"]
 HOUR_US = 3_600_000_000

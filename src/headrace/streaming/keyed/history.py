@@ -11,11 +11,11 @@ A removal is known by its marker, which is kept, and by the end of the version b
 from typing import TYPE_CHECKING, Any
 
 from headrace.streaming.declarations import HISTORY_COLUMNS, TableOutput
-from headrace.streaming.delete_markers import Markers
+from headrace.streaming.delete_markers import DeleteMarkers
 from headrace.streaming.delta_append import append_first
 from headrace.streaming.delta_writes import Stamp, is_new, stamped
-from headrace.streaming.keyed_merge import GONE, changes_of, key_columns, last_of_each
-from headrace.streaming.keyed_order import Order, quoted
+from headrace.streaming.keyed.merge import GONE, changes_of, key_columns, last_of_each
+from headrace.streaming.keyed.order import Order, quoted
 from headrace.tables.hidden import ORDER
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def history_schema(schema: "StructType", kind: "DataType") -> "StructType":
 class HistoryTable:
     """One such table with its markers, and the one writer of both."""
 
-    def __init__(self, output: TableOutput, path: str, markers: Markers, order: Order, *, alone: bool) -> None:
+    def __init__(self, output: TableOutput, path: str, markers: DeleteMarkers, order: Order, *, alone: bool) -> None:
         self._output = output
         self._path = path
         self._markers = markers
@@ -57,8 +57,8 @@ class HistoryTable:
                 versions = self._versions(rows).where(f"not {GONE}").drop(GONE)
                 append_first(versions, self._path, stamp, evolve=self._output.evolve)
             else:
-                marks = self._markers.known(frame.sparkSession)
-                self._merge(self._versions(self._with_known(rows, marks, columns)), columns, stamp)
+                markers = self._markers.known(frame.sparkSession)
+                self._merge(self._versions(self._with_known(rows, markers, columns)), columns, stamp)
         finally:
             changes.unpersist()
 
@@ -67,7 +67,7 @@ class HistoryTable:
 
         return [*key_columns(self._output), F.col(f"{ORDER}.o0")]
 
-    def _with_known(self, changes: "DataFrame", marks: "DataFrame | None", columns: list[str]) -> "DataFrame":
+    def _with_known(self, changes: "DataFrame", markers: "DataFrame | None", columns: list[str]) -> "DataFrame":
         """The batch's changes and all that is known of their keys already, one per key and order."""
         from pyspark.sql import functions as F
 
@@ -79,8 +79,8 @@ class HistoryTable:
         same = F.expr(" and ".join(f"{quoted(name)} <=> _headrace_k{index}" for index, name in enumerate(key)))
         table = spark.read.format("delta").load(self._path).join(touched, same, "left_semi")
         known = changes.unionByName(table.withColumn(GONE, F.lit(False)).select(*names))
-        if marks is not None:
-            removed = marks.join(touched, same, "left_semi").withColumn(GONE, F.lit(True))
+        if markers is not None:
+            removed = markers.join(touched, same, "left_semi").withColumn(GONE, F.lit(True))
             known = known.unionByName(removed.select(*map(quoted, [*key, ORDER, GONE])), allowMissingColumns=True)
         certain = last_of_each(known, self._by(), self._order).withColumn(_KNOWN, F.lit(1))
         ended = table.where(F.col(TO).isNotNull()).withColumn(GONE, F.lit(True)).withColumn(_KNOWN, F.lit(0))

@@ -2,7 +2,7 @@
 
 A change that removes a key leaves a marker in a table beside the user's (`delete_markers`). Changes that a removal is
 held against go first, be it of this batch or of an earlier one; of the others the newest of each key is taken
-(`keyed_order` says which that is), and it is applied if it is newer than what the table holds, or if what the table
+(`order` says which that is), and it is applied if it is newer than what the table holds, or if what the table
 holds is older than a removal of this batch. The user's table never holds a removed row.
 
 Markers are written first. A crash between the two commits is harmless: the batch is run again, finds its markers
@@ -12,10 +12,10 @@ there by their transaction id, and merges the same rows.
 from typing import TYPE_CHECKING, Any
 
 from headrace.streaming.declarations import TableOutput
-from headrace.streaming.delete_markers import AT, PARTITION, TOPIC, Markers
+from headrace.streaming.delete_markers import AT, PARTITION, TOPIC, DeleteMarkers
 from headrace.streaming.delta_append import append_first
 from headrace.streaming.delta_writes import Stamp, is_new, stamped
-from headrace.streaming.keyed_order import (
+from headrace.streaming.keyed.order import (
     CONTENT,
     KEY_CHARS_MAX,
     PARTITIONS_MARK,
@@ -46,7 +46,7 @@ class KeyedTable:
         self,
         output: TableOutput,
         path: str,
-        markers: Markers,
+        markers: DeleteMarkers,
         order: Order | None,
         *,
         alone: bool,

@@ -4,17 +4,17 @@ A null leaves a column as it was. So every column has an order of its own: the c
 column beside the row's order, it lets an older change that comes later still set what no newer one has set, and only
 that. A removal takes all values that are older; a change behind it begins a new row, of nulls.
 
-Two changes that nothing tells apart (`keyed_order`) may set different columns; both setting one column stops the node.
+Two changes that nothing tells apart (`order`) may set different columns; both setting one column stops the node.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from headrace.streaming.declarations import TableOutput
-from headrace.streaming.delete_markers import Markers
+from headrace.streaming.delete_markers import DeleteMarkers
 from headrace.streaming.delta_append import append_first
 from headrace.streaming.delta_writes import Stamp, is_new, stamped
-from headrace.streaming.keyed_merge import CUT, GONE, changes_of, contents, key_columns, told, with_cuts
-from headrace.streaming.keyed_order import SEVERAL_MARK, Order, key_text, newer, order_field, quoted
+from headrace.streaming.keyed.merge import CUT, GONE, changes_of, contents, key_columns, told, with_cuts
+from headrace.streaming.keyed.order import SEVERAL_MARK, Order, key_text, newer, order_field, quoted
 from headrace.tables.hidden import ORDER, ORDERS
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def orders_field(order: Order, output: TableOutput, stored: "StructType", frame:
 class PartialTable:
     """One such table with its markers, and the one writer of both."""
 
-    def __init__(self, output: TableOutput, path: str, markers: Markers, order: Order, *, alone: bool) -> None:
+    def __init__(self, output: TableOutput, path: str, markers: DeleteMarkers, order: Order, *, alone: bool) -> None:
         self._output = output
         self._path = path
         self._markers = markers

@@ -1,12 +1,12 @@
 """Which writer a table with a key has: with history, column by column, or row by row."""
 
 from headrace.streaming.declarations import TableOutput
-from headrace.streaming.delete_markers import Markers
+from headrace.streaming.delete_markers import DeleteMarkers
 from headrace.streaming.delta_sink import Keyed
-from headrace.streaming.keyed_history import HistoryTable
-from headrace.streaming.keyed_merge import KeyedTable
-from headrace.streaming.keyed_order import Order
-from headrace.streaming.keyed_partial import PartialTable
+from headrace.streaming.keyed.history import HistoryTable
+from headrace.streaming.keyed.merge import KeyedTable
+from headrace.streaming.keyed.order import Order
+from headrace.streaming.keyed.partial import PartialTable
 
 
 def keyed_table(
@@ -14,7 +14,7 @@ def keyed_table(
 ) -> Keyed:
     """`deletes` is the directory of its markers; `alone`: nothing else writes the table; `grouped`: state gives at most
     one row per key and batch."""
-    markers = Markers(deletes, output, order)
+    markers = DeleteMarkers(deletes, output, order)
     if output.history and order is not None:
         return HistoryTable(output, path, markers, order, alone=alone)
     if output.nulls == "unchanged" and order is not None:

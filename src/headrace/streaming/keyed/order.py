@@ -10,7 +10,7 @@ a key that comes from two of them stops the node. Without a place either, a key 
 
 A row that a stateful query updates has no order. Its state has seen everything before, so each batch replaces it.
 
-What is here only makes expressions. `keyed_merge` uses them.
+What is here only makes expressions. `merge` uses them.
 """
 
 from collections.abc import Sequence
