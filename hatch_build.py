@@ -43,8 +43,8 @@ HOT = (
     "broker/{journal_reader}",
     "broker/handlers/{produce,produce_slowly,produce_wait,fetch,one_fetch}",
     "broker/handlers/{offset_commit,offset_topics,commit_slices,soon,consumer_group_heartbeat}",
-    "keeper/{acl,connection,deciding,latency,log_writer,machine,node,quota,server,sessions,snapshot,snapshotting}",
-    "keeper/{transactions,tree,txn_log,watches,znode}",
+    "keeper/{acl,connection,deciding,latency,log_writer,machine,node,peers,quota,reading,server,sessions}",
+    "keeper/{snapshot,snapshotting,transactions,tree,txn_log,watches,watching,znode}",
 )
 C_MODULES = ("protocol/_record_walk",)  # each beside its twin, and with its types in a .pyi
 LAYERS = (

@@ -22,7 +22,7 @@ value that is out of bounds ends the start with one line. Settings marked • ca
 TOPICS = """Set when a topic is created (`headrace topic create NAME --set KEY=VALUE`) or later (`headrace topic
 alter`). What a topic does not set comes from the broker's setting, now and after a change of it."""
 KEEPER = """ZooKeeper's names, in a `zoo.cfg` (`headrace keeper zoo.cfg`), or the second name as an argument of
-`headrace.Keeper`. Without effect, since a keeper is one node without TLS: `initLimit`, `syncLimit`, `admin.*` and
+`headrace.Keeper`. Without effect, since a keeper is one node: `initLimit`, `syncLimit`, `admin.*`, `forceSync` and
 their like."""
 HEADER = ("setting", "type", "default", "values", "what it does")
 
@@ -122,10 +122,14 @@ def _limit(described: Setting) -> str:
 def _keeper_rows() -> Iterator[tuple[str, ...]]:
     for each in dataclasses.fields(KeeperSettings):
         about = each.metadata
-        number = isinstance(each.default, int)
-        values = "" if not number else f"{about['low']} to {about['high']}".replace(f" to {INT_MAX}", " or more")
+        kind, values, default = "string", "", str(each.default)
+        if isinstance(each.default, bool):
+            kind, values, default = "boolean", "`true`, `false`", default.lower()
+        elif isinstance(each.default, int):
+            kind = "int"
+            values = f"{about['low']} to {about['high']}".replace(f" to {INT_MAX}", " or more")
         names = f"{code(about['key'])} / {code(each.name)}"
-        yield names, "int" if number else "string", _default(str(each.default)), values, plain(about["help"])
+        yield names, kind, _default(default), values, plain(about["help"])
 
 
 def _topic_rows() -> Iterator[tuple[str, ...]]:

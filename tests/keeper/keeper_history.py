@@ -11,9 +11,7 @@ import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-
-class ViolationError(AssertionError):
-    """A promise that was not kept."""
+from violations import ViolationError
 
 
 @dataclass(slots=True)

@@ -249,10 +249,21 @@ def test_an_unknown_key_in_zoo_cfg_is_a_warning_with_the_nearest_name(tmp_path: 
     assert "nothing.like.it is not a setting of a keeper\n" in said
 
 
+def test_a_soft_limit_of_a_quota_that_is_passed_is_logged(tmp_path: Path) -> None:
+    with KeeperProcess(tmp_path / "keeper") as keeper:
+        client = RawClient(keeper.port)
+        for path in ("/q", "/zookeeper/quota/q"):
+            client.ask(codes.CREATE, create_body(path, b""))
+        client.ask(codes.CREATE, create_body("/zookeeper/quota/q/zookeeper_limits", b"count=1,bytes=-1"))
+        assert client.ask(codes.CREATE, create_body("/q/a", b"")).error == codes.OK
+        line = 'a soft limit of a quota is passed path=/q reason="count is 2, the limit is 1"'
+        eventually(lambda: line in keeper.said(), "it is logged")
+
+
 def test_watches_that_are_set_again_may_be_many(keeper: Keeper) -> None:
     """One frame with as many as fit into it."""
     client = RawClient(keeper.port)
     paths = vector_bytes([string_bytes(f"/w{number:03}") for number in range(400)])
     body = long_bytes(0) + vector_bytes([]) + paths + vector_bytes([])
     assert client.ask(codes.SET_WATCHES, body, codes.SET_WATCHES_XID).error == codes.OK
-    assert keeper.node.machine.watches.count == 400
+    assert keeper.node.machine.watching.watches.count == 400

@@ -36,10 +36,12 @@ def needs_java() -> None:
 
 
 @contextmanager
-def both(directory: Path, clear_ms: int = NEVER_MS) -> Iterator[tuple[World, World]]:
+def both(
+    directory: Path, clear_ms: int = NEVER_MS, *, enforce_quota: bool = True, reconfig: bool = False
+) -> Iterator[tuple[World, World]]:
     """A keeper and a ZooKeeper that are set up alike. Containers end when a test wants it."""
     properties = (
-        "-Dzookeeper.enforceQuota=true",
+        f"-Dzookeeper.enforceQuota={str(enforce_quota).lower()}",
         f"-Dzookeeper.DigestAuthenticationProvider.superDigest={SUPER_DIGEST}",
         f"-Dznode.container.checkIntervalMs={clear_ms}",
     )
@@ -51,8 +53,14 @@ def both(directory: Path, clear_ms: int = NEVER_MS) -> Iterator[tuple[World, Wor
             super_digest=SUPER_DIGEST,
             clear_ms=clear_ms,
             timeout_ms_max=2 * SESSION_MS,
+            quota_enforced=enforce_quota,
+            reconfig_enabled=reconfig,
         ) as keeper,
-        zookeeper.server(directory / "zookeeper", {"maxSessionTimeout": str(2 * SESSION_MS)}, properties) as server,
+        zookeeper.server(
+            directory / "zookeeper",
+            {"maxSessionTimeout": str(2 * SESSION_MS), "reconfigEnabled": str(reconfig).lower()},
+            properties,
+        ) as server,
     ):
 
         def restart_ours() -> None:
@@ -119,6 +127,102 @@ def _ends(port: int) -> list[object]:
     stat = client.ask(codes.GET_CHILDREN2, string_bytes("/p") + boolean_bytes(False)).body
     heard.append((stat[:-STAT_BYTES], stat[-STAT_BYTES + 32 :]))  # without the times
     return heard
+
+
+def test_time_outs_are_negotiated_as_by_zookeeper(needs_java: None, tmp_path: Path) -> None:
+    """Within two ticks and what the maximum is set to."""
+    wanted = (-1, 0, 1, 5_999, 6_000, 6_001, 2 * SESSION_MS - 1, 2 * SESSION_MS + 1, (1 << 31) - 1)
+
+    def given(port: int) -> list[int]:
+        clients = [RawClient(port, timeout_ms=each) for each in wanted]
+        found = [client.timeout_ms for client in clients]
+        again = RawClient(port, timeout_ms=1, session=clients[-1].session, password=clients[-1].password)
+        for client in clients:
+            client.close()
+        return [*found, again.timeout_ms]
+
+    with both(tmp_path) as (ours, theirs):
+        found = given(ours.port)
+        assert found == given(theirs.port)
+        assert (min(found), max(found)) == (6_000, 2 * SESSION_MS)
+
+
+def test_digests_are_hidden_as_zookeeper_hides_them(needs_java: None, tmp_path: Path) -> None:
+    def shown(port: int) -> list[bytes]:
+        owner, stranger = RawClient(port), RawClient(port)
+        owner.ask(codes.AUTH, int_bytes(0) + string_bytes("digest") + buffer_bytes(b"ann:pw"), codes.AUTH_XID)
+        found = []
+        for number, acl in enumerate((((1, "world", "anyone"), (31, "auth", "")), ((31, "auth", ""),))):
+            owner.ask(codes.CREATE, create_body(f"/own-{number}", b"", 0, acl))
+            for client in (owner, stranger):
+                reply = client.ask(codes.GET_ACL, string_bytes(f"/own-{number}"))
+                found.append(int_bytes(reply.error) + reply.body[:-STAT_BYTES])
+        return found
+
+    with both(tmp_path) as (ours, theirs):
+        assert shown(ours.port) == shown(theirs.port)
+
+
+def _reconfigured(port: int) -> list[object]:
+    """What a server says to every kind of reconfig, and to who asks for it in a multi; then it goes on."""
+    client, heard = RawClient(port), []
+    text, nothing = string_bytes("server.9=h:1:2:participant;3"), buffer_bytes(None)
+    kinds = (text + nothing * 2, nothing + string_bytes("1") + nothing, nothing * 2 + text, nothing * 3)
+    for super_user in (False, True):
+        if super_user:
+            client.ask(codes.AUTH, int_bytes(0) + string_bytes("digest") + buffer_bytes(SUPER), codes.AUTH_XID)
+        for body in kinds:
+            for version in (-1, 0, 7):
+                heard.append(client.ask(codes.RECONFIG, body + long_bytes(version))[1:])
+    heard.append(client.ask(codes.CREATE, create_body("/after", b""))[1:])
+    config = client.ask(codes.GET_DATA, string_bytes("/zookeeper/config") + boolean_bytes(False))
+    heard.append((config.error, config.body[:-STAT_BYTES]))
+    client.close()
+    return heard
+
+
+@pytest.mark.parametrize(("reconfig", "code"), [(False, codes.RECONFIG_DISABLED), (True, codes.UNIMPLEMENTED)])
+def test_reconfig_is_answered_as_a_zookeeper_alone_answers_it(
+    needs_java: None, tmp_path: Path, reconfig: bool, code: int
+) -> None:
+    with both(tmp_path, reconfig=reconfig) as (ours, theirs):
+        heard = _reconfigured(ours.port)
+        assert heard == _reconfigured(theirs.port)
+        assert [error for _, error, _ in heard[:-2]] == 24 * [code]  # type: ignore[misc]
+
+
+def _limited(port: int) -> list[object]:
+    """The answers to changes within and beyond quotas, hard and soft, and what /zookeeper/quota then shows."""
+    client, heard = RawClient(port), []
+
+    def create(path: str, data: bytes) -> None:
+        heard.append(client.ask(codes.CREATE, create_body(path, data))[1:])
+
+    limits = {"hard": b"count=-1,bytes=-1=;byteHardLimit=9;countHardLimit=3", "soft": b"count=2,bytes=3"}
+    for name, limit in limits.items():
+        create(f"/{name}", b"")
+        create(f"/zookeeper/quota/{name}", b"")
+        create(f"/zookeeper/quota/{name}/zookeeper_limits", limit)
+        create(f"/zookeeper/quota/{name}/zookeeper_stats", b"count=0,bytes=0")
+        for node in ("a", "b", "c"):
+            create(f"/{name}/{node}", b"1234")
+        for size in (4, 6, 1):
+            body = string_bytes(f"/{name}/b") + buffer_bytes(b"x" * size) + int_bytes(-1)
+            heard.append(client.ask(codes.SET_DATA, body)[1:3])
+        stats = string_bytes(f"/zookeeper/quota/{name}/zookeeper_stats") + boolean_bytes(False)
+        heard.append(client.ask(codes.GET_DATA, stats).body[:-STAT_BYTES])
+    client.close()
+    return [each[:2] if isinstance(each, tuple) else each for each in heard]
+
+
+@pytest.mark.parametrize(("enforced", "refused"), [(True, 2), (False, 0)])
+def test_quotas_are_enforced_as_zookeeper_enforces_them(
+    needs_java: None, tmp_path: Path, enforced: bool, refused: int
+) -> None:
+    with both(tmp_path, enforce_quota=enforced) as (ours, theirs):
+        heard = _limited(ours.port)
+        assert heard == _limited(theirs.port)
+        assert sum(isinstance(each, tuple) and each[1] == codes.QUOTA_EXCEEDED for each in heard) == refused
 
 
 def test_zookeeper_takes_over_a_keepers_data(needs_java: None, tmp_path: Path) -> None:

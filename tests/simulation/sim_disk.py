@@ -18,7 +18,7 @@ GROWING = (".log", ".journal", "index")
 
 
 class Crash(BaseException):
-    """The broker is gone, in the middle of what it was doing."""
+    """The process is gone, in the middle of what it was doing."""
 
 
 class SimDisk(Disk):
@@ -38,7 +38,7 @@ class SimDisk(Disk):
         self.refusals.clear()
         self.crash_in = None
 
-    def broker_died(self) -> None:
+    def process_died(self) -> None:
         """Its descriptors are closed; nothing that it still does reaches the disk."""
         self.dead = True
         for fd in self._paths:
@@ -55,21 +55,24 @@ class SimDisk(Disk):
                 safe = self._safe.get(path, b"")
                 if now == safe:
                     continue
-                if not name.endswith(GROWING) and self._rng.random() < 0.7:
-                    left = self._rng.choice((safe, now))  # one small write
-                elif now.startswith(safe):
-                    left = now[: self._rng.choice((len(safe), len(now), self._rng.randint(len(safe), len(now))))]
-                else:
-                    left = self._rng.choice((safe, now))
+                left = self._left(name, safe, now)
                 with open(path, "wb") as file:
                     file.write(left)
                 self._safe[path] = left
+
+    def _left(self, name: str, safe: bytes, now: bytes) -> bytes:
+        """What a loss of power leaves of a file, of which `safe` was flushed."""
+        if not name.endswith(GROWING) and self._rng.random() < 0.7:
+            return self._rng.choice((safe, now))  # one small write
+        if now.startswith(safe):
+            return now[: self._rng.choice((len(safe), len(now), self._rng.randint(len(safe), len(now))))]
+        return self._rng.choice((safe, now))
 
     def start_again(self) -> None:
         self.dead = False
         self.heal()
 
-    # ── what the broker does ─────────────────────────────────────────────────────────────────────────────────────
+    # ── what the process does ─────────────────────────────────────────────────────────────────────────────────────
 
     def open(self, path: str, flags: int = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC) -> int:
         self._live()

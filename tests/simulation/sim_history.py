@@ -10,13 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from violations import ViolationError
+
 Partition = tuple[str, int]
 Found = dict[Partition, dict[int, str]]  # values by offset
 NEVER = 1 << 62
-
-
-class ViolationError(AssertionError):
-    """An invariant does not hold."""
 
 
 def check(holds: bool, what: str) -> None:

@@ -7,25 +7,21 @@ something breaks: a connection, the process, the disk, the power. Nothing else i
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 import random
 import secrets
-import shutil
-import tempfile
-import traceback
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from types import SimpleNamespace
 from unittest import mock
 
 from keeper_history import History, ViolationError
-from sim_disk import BROKEN, FULL, Crash, SimDisk
+from sim_disk import FULL, SimDisk
 from sim_keeper_client import KeeperClient
 from sim_network import Link
 from sim_reactor import SimReactor, SimWorkers
+from sim_server import ServerWorld
 
-from headrace.core.clock import ManualClock
 from headrace.core.errors import OperatorError
 from headrace.keeper import connection, transactions, txn_log
 from headrace.keeper.node import Node
@@ -42,25 +38,15 @@ SECTOR_BYTES = 64  # what a loss of power keeps or takes as a whole; small, so t
 class KeeperDisk(SimDisk):
     """What was written and not synced reaches the disk in no order: each sector is old or new."""
 
-    def lose_power(self) -> None:
-        for directory, _, names in sorted(os.walk(self._root)):
-            for name in sorted(names):
-                path = os.path.join(directory, name)
-                with open(path, "rb") as file:
-                    now = file.read()
-                safe = self._safe.get(path, b"")
-                if now == safe:
-                    continue
-                size = self._rng.choice((len(safe), len(now)))
-                left = bytearray(safe[:size].ljust(size, b"\0"))
-                kept = self._rng.choice((0.0, 0.5, 0.9, 1.0))
-                for at in range(0, min(size, len(now)), SECTOR_BYTES):
-                    end = min(at + SECTOR_BYTES, size, len(now))
-                    if now[at:end] != left[at:end] and self._rng.random() < kept:
-                        left[at:end] = now[at:end]
-                with open(path, "wb") as file:
-                    file.write(left)
-                self._safe[path] = bytes(left)
+    def _left(self, name: str, safe: bytes, now: bytes) -> bytes:
+        size = self._rng.choice((len(safe), len(now)))
+        left = bytearray(safe[:size].ljust(size, b"\0"))
+        kept = self._rng.choice((0.0, 0.5, 0.9, 1.0))
+        for at in range(0, min(size, len(now)), SECTOR_BYTES):
+            end = min(at + SECTOR_BYTES, size, len(now))
+            if now[at:end] != left[at:end] and self._rng.random() < kept:
+                left[at:end] = now[at:end]
+        return bytes(left)
 
     def allocate(self, fd: int, at: int, size: int) -> None:
         refused = self._refused("allocate")
@@ -83,21 +69,17 @@ class KeeperReactor(SimReactor):
             self._from_threads.popleft()()
 
 
-class World:
+class World(ServerWorld[Node, KeeperClient]):
+    server = "keeper"
+
     def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.clock = ManualClock()
+        super().__init__(seed)
         self.history = History()
         self.session_ms = SESSION_MS
         self.ephemerals: dict[str, int] = {}  # every one that was asked for, and the session
         self.closed: set[int] = set()  # sessions whose end was answered
         self.may_be_full = False
-        self.trace: list[str] = []
-        self.node: Node | None = None
-        self.clients: list[KeeperClient] = []
-        self.calm = True
         self._badness = self.rng.choice((0.3, 1.0, 2.0))
-        self._links: list[Link] = []
         self._newest_seen = 0
         self._full_until_ms = 0
         self._client_count = 0
@@ -105,12 +87,8 @@ class World:
     # ── a whole run ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def run(self) -> None:
-        base = "/dev/shm" if os.path.isdir("/dev/shm") else None
         looks = itertools.count()
-        self._root = tempfile.mkdtemp(prefix="headrace-keeper-simulation-", dir=base)
-        with ExitStack() as stack:
-            stack.callback(shutil.rmtree, self._root, True)
-            stack.callback(self._bury)
+        with self._directory() as stack:
             for module, name, value in (
                 (txn_log, "ALLOCATED_BYTES", ALLOCATED_BYTES),
                 (txn_log, "ROOM_BYTES_MIN", ROOM_BYTES_MIN),
@@ -120,8 +98,6 @@ class World:
                 (secrets, "token_bytes", lambda size: bytes(range(size))),
             ):
                 stack.enter_context(mock.patch.object(module, name, value))
-            stack.callback(logging.disable, logging.root.manager.disable)
-            logging.disable(logging.CRITICAL)
             self._live()
 
     def _live(self) -> None:
@@ -182,81 +158,21 @@ class World:
 
     def step(self) -> None:
         choices: list[tuple[float, Callable[[], None]]] = [(1.0, self._pass_time)]
-        node = self.node
-        if node is None:
+        if self.node is None:
             choices.append((0.5, self._start))
-        else:
-            if node.reactor.has_results or any(link.busy or link.socket.inbox for link in self._links):
-                choices.append((5, self._turn))
-            if node.reactor.jobs():
-                choices.append((3, self._job))
-        if any(link.socket.outbox or link.socket.closed for link in self._links):
-            choices.append((5, self._deliver))
+        choices += self._steps() + self._deliveries()
         if not self.calm:
             bad = self._badness
             choices += [(0.1 * bad, self._cut), (0.04 * bad, self._jump), (0.02 * bad, self._fall_silent)]
-            if node is not None:
+            if self.node is not None:
                 choices += [(0.08 * bad, self._kill), (0.03 * bad, self._stop), (0.08 * bad, self._break_disk)]
-        actions = [action for _, action in choices]
-        action = self.rng.choices(actions, [weight for weight, _ in choices])[0]
-        self.trace.append(action.__name__)
-        try:
-            action()
-        except Crash:
-            self._died()
+        self._take(choices)
         if self.node is not None and self.node.reactor.stopped:
             self._died()  # it has ended itself, because it could not know what the disk holds
 
-    def _guarded(self, work: Callable[[], object]) -> None:
-        try:
-            work()
-        except ViolationError:
-            raise
-        except Exception as error:
-            raise ViolationError(f"the keeper ended itself: {error!r}\n{traceback.format_exc()}") from error
-
     def _turn(self) -> None:
-        node = self.node
-        if node is None:
-            return
-        links = self._links[:]
-        self.rng.shuffle(links)
-        events = []
-        for link in links:
-            socket = link.socket
-            if link.up and self.rng.random() < 0.7:
-                size = len(link.up) if self.rng.random() < 0.9 else self.rng.randint(1, len(link.up))
-                socket.inbox += link.up[:size]
-                del link.up[:size]
-            elif link.left and not link.up and not socket.inbox:
-                socket.ended = True
-            mask = socket.events(node.reactor.interest.get(socket.fileno(), 0))
-            if mask:
-                events.append((socket.fileno(), mask))
         self.may_be_full = bool(self.disk.refusals) or self.may_be_full
-        self._guarded(lambda: node.reactor.turn(events))
-        self._links = [link for link in self._links if not (link.left and link.socket.closed)]
-
-    def _job(self) -> None:
-        assert self.node is not None
-        lane, at = self.rng.choice(self.node.reactor.jobs())
-        self._guarded(lambda: lane.run_one(at))
-
-    def _deliver(self) -> None:
-        ready = [link for link in self._links if link.socket.outbox or link.socket.closed]
-        self.rng.shuffle(ready)
-        for link in ready[: self.rng.randint(1, len(ready))]:
-            outbox = link.socket.outbox
-            if outbox:
-                size = len(outbox) if self.rng.random() < 0.9 else self.rng.randint(1, len(outbox))
-                data = bytes(outbox[:size])
-                del outbox[:size]
-                if not link.left:
-                    link.client.received(link, data)
-            else:
-                self._links.remove(link)
-                if not link.left:
-                    link.client.lost(link)
+        super()._turn()
 
     def _pass_time(self) -> None:
         self.clock.advance(self.rng.choice((1, 20, 60, 300, 1000)))
@@ -271,20 +187,8 @@ class World:
 
     # ── connections and sessions ─────────────────────────────────────────────────────────────────────────────────
 
-    def connect(self, client: KeeperClient) -> Link | None:
-        node = self.node
-        if node is None:
-            return None
-        link = Link(client, self.rng.choice((150, 1 << 20, 1 << 20)))  # type: ignore[arg-type]
-        self._guarded(lambda: node.server._welcome(link.socket, ("127.0.0.1", 1)))  # type: ignore[arg-type]
-        self._links.append(link)
-        return link
-
-    def _leave(self, link: Link) -> None:
-        """What is on its way is lost, or comes later."""
-        link.left = True
-        if self.rng.random() < 0.5:
-            link.up.clear()
+    def _welcome(self, link: Link) -> None:
+        self.node.server._welcome(link.socket, ("127.0.0.1", 1))
 
     def seen(self, zxid: int) -> None:
         self._newest_seen = max(self._newest_seen, zxid)
@@ -306,14 +210,6 @@ class World:
 
     # ── faults ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _cut(self) -> None:
-        candidates = [link for link in self._links if not link.left]
-        if candidates:
-            link = self.rng.choice(candidates)
-            client = link.client
-            self._leave(link)
-            client.lost(link)
-
     def _fall_silent(self) -> None:
         """A client is gone for good; another one comes."""
         client = self.rng.choice(self.clients)
@@ -321,8 +217,8 @@ class World:
             return
         client.silent = True
         for link in self._links:
-            if link.client is client and not link.left:  # type: ignore[comparison-overlap]
-                self._leave(link)
+            if link.client is client and not link.left:
+                self.leave(link)
                 client.lost(link)
         self._add_client()
 
@@ -330,48 +226,19 @@ class World:
         self.clock.advance(self.rng.choice((2_500, 7_000, 30_000)))
         self._wake()
 
-    def _kill(self) -> None:
-        raise Crash
+    def _fill_disk(self) -> None:
+        self.may_be_full = True
+        self.disk.refusals += [("allocate", FULL)] * self.rng.randint(1, 30)
 
-    def _stop(self) -> None:
-        node = self.node
-        assert node is not None
-        self._guarded(node.close)
-        self.node = None
-        self._all_links_end()
-
-    def _break_disk(self) -> None:
-        kind = self.rng.choice(("full", "full", "write", "sync", "crash", "crash", "crash"))
-        if kind == "full":
-            self.may_be_full = True
-            self.disk.refusals += [("allocate", FULL)] * self.rng.randint(1, 30)
-        elif kind == "crash":
-            self.disk.crash_in = self.rng.randint(0, 12)
-        else:
-            self.disk.refusals.append((kind, BROKEN))
-
-    def _died(self) -> None:
-        self._bury()
+    def _lose_power(self) -> None:
         if self.rng.random() < 0.6:
             self.trace.append("power lost")
             self.disk.lose_power()
-        self._all_links_end()
 
-    def _bury(self) -> None:
-        node, self.node = self.node, None
-        self.disk.broker_died()
-        if node is not None and node._storage is not None:
+    def _close_locks(self, node: Node) -> None:
+        if node._storage is not None:
             with suppress(OSError):
                 node._storage.close()
-
-    def _all_links_end(self) -> None:
-        links, self._links = self._links, []
-        self.rng.shuffle(links)
-        for link in links:
-            if not link.left:
-                if link.socket.outbox and self.rng.random() < 0.5:
-                    link.client.received(link, bytes(link.socket.outbox))
-                link.client.lost(link)
 
     # ── the keeper ───────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -14,7 +14,7 @@ import pytest
 from tool_process import BIN, Ran, Running, ok, run
 from waits import WAIT_S_MAX, eventually
 
-from headrace.cli.kafka.running_brokers import running_brokers
+from headrace.cli.kafka.running_servers import BROKER, running_servers
 
 NAME = "kafka-server-stop.sh"
 
@@ -88,7 +88,7 @@ def embedded(tmp_path: Path, node_id: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_program_with_a_broker_inside_is_left_alone(embedded: subprocess.Popen[str], node_id: int) -> None:
-    assert all(broker.pid != embedded.pid for broker in running_brokers())
+    assert all(broker.pid != embedded.pid for broker in running_servers(BROKER))
     assert stop(node_id).exit == 1
     assert embedded.poll() is None
 

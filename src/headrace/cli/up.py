@@ -2,7 +2,8 @@
 
 import click
 
-from headrace.cli.running import logging_options, run, setting_flags
+from headrace.cli.running import logging_options, setting_flags
+from headrace.cli.serving import run
 
 
 @click.command()

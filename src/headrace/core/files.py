@@ -6,7 +6,6 @@ need no ten thousand descriptors.
 """
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import os
@@ -67,6 +66,8 @@ class Disk:
 
     def sync_file_system(self, path: str) -> None:
         """Everything on the file system that `path` is on: for many files this is far less work than one by one."""
+        import ctypes  # which a keeper never needs
+
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             if ctypes.CDLL(None, use_errno=True).syncfs(fd):

@@ -4,7 +4,6 @@ Lines go to stderr through the standard logging package, warnings and worse unle
 that repeats is written a few times and then counted: a hostile peer cannot fill the disk by being refused.
 """
 
-import json as _json
 import logging
 import os
 import time
@@ -61,7 +60,9 @@ class JsonFormatter(logging.Formatter):
         line.update(time=_time(record), level=record.levelname, logger=record.name, message=record.getMessage())
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return _json.dumps(line, default=str)
+        import json  # not loaded until a line needs it
+
+        return json.dumps(line, default=str)
 
 
 class _Window:
@@ -155,9 +156,15 @@ def _time(record: logging.LogRecord) -> str:
 
 def _one_line(text: str) -> str:
     """Text from a peer must not be able to forge a line of its own."""
-    return text if text.isprintable() else _json.dumps(text)[1:-1]
+    return text if text.isprintable() else _in_quotes(text)[1:-1]
 
 
 def _quoted(value: object) -> str:
     text = str(value)
-    return text if text and _PLAIN.issuperset(text) else _json.dumps(text)
+    return text if text and _PLAIN.issuperset(text) else _in_quotes(text)
+
+
+def _in_quotes(text: str) -> str:
+    import json
+
+    return json.dumps(text)

@@ -3,11 +3,14 @@
 No IO. An identity is a scheme and an id; a connection has several: its address, and what it has shown by addauth.
 """
 
-import ipaddress
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from headrace.protocol.zookeeper.acl import OPEN, Acl, Identity, digest
 from headrace.protocol.zookeeper.codes import INVALID_ACL, NO_AUTH, RefusedError
+
+if TYPE_CHECKING:
+    import ipaddress
 
 
 def identities(scheme: str, credentials: bytes, address: str, super_digest: str) -> list[Identity] | None:
@@ -51,11 +54,19 @@ def _valid(entry: Acl) -> bool:
     return False
 
 
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+def _network(text: str) -> "ipaddress.IPv4Network | ipaddress.IPv6Network | None":
+    import ipaddress  # a megabyte, for lists that few have
+
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
         return None
+
+
+def _is_in(address: str, network: "ipaddress.IPv4Network | ipaddress.IPv6Network") -> bool:
+    import ipaddress
+
+    return ipaddress.ip_address(address) in network
 
 
 def allows(acl: Sequence[Acl], permission: int, who: Sequence[Identity]) -> bool:
@@ -78,7 +89,7 @@ def _matches(entry: Acl, who: Sequence[Identity]) -> bool:
                 return True
             continue
         network = _network(entry.id)
-        if network is not None and ipaddress.ip_address(each.id) in network:
+        if network is not None and _is_in(each.id, network):
             return True
     return False
 

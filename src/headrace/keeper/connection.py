@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.core.errors import InvariantError
 from headrace.core.telemetry import failure
 from headrace.keeper.latency import Latency
-from headrace.keeper.machine import Peer
+from headrace.keeper.peers import Peer
 from headrace.net.outbox import Outbox
 from headrace.net.reactor import BROKEN, READ, WRITE
 from headrace.net.transport import Transport

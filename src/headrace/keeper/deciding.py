@@ -6,7 +6,8 @@ The order of the checks is ZooKeeper's, since it decides which of several errors
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from headrace.keeper import acl, quota, transactions
+from headrace.keeper import acl, transactions
+from headrace.keeper.quota import Quotas
 from headrace.keeper.tree import Tree
 from headrace.keeper.znode import CONTAINER_OWNER, TTL_MS_MAX, Znode, is_session, ttl_owner
 from headrace.protocol.zookeeper import codes, paths, requests
@@ -29,11 +30,11 @@ class Asker(NamedTuple):
     who: Sequence[Identity]
 
 
-def decide(tree: Tree, change: Change, asker: Asker) -> transactions.Body:
+def decide(tree: Tree, change: Change, asker: Asker, quotas: Quotas) -> transactions.Body:
     if isinstance(change, requests.SetData):
-        return _set_data(tree, change, asker)
+        return _set_data(tree, change, asker, quotas)
     if isinstance(change, requests.Create):
-        return _create(tree, change, asker)
+        return _create(tree, change, asker, quotas)
     if isinstance(change, requests.Delete):
         return _delete(tree, change, asker)
     if isinstance(change, requests.Check):
@@ -78,7 +79,7 @@ def _owner(change: requests.Create, asker: Asker) -> int:
     return 0
 
 
-def _create(tree: Tree, change: requests.Create, asker: Asker) -> transactions.Create:
+def _create(tree: Tree, change: requests.Create, asker: Asker, quotas: Quotas) -> transactions.Create:
     path = change.path
     owner = _owner(change, asker)
     above = _parent_path(path)
@@ -92,7 +93,7 @@ def _create(tree: Tree, change: requests.Create, asker: Asker) -> transactions.C
         raise RefusedError(codes.NODE_EXISTS, path)
     if is_session(parent.owner):
         raise RefusedError(codes.NO_CHILDREN_FOR_EPHEMERALS, path)
-    quota.check(tree, path, 1, len(change.data or b""))
+    quotas.check(tree, path, 1, len(change.data or b""))
     return transactions.Create(path, change.data, _shared(stored), owner, parent.creates + 1)
 
 
@@ -115,14 +116,14 @@ def _delete(tree: Tree, change: requests.Delete, asker: Asker) -> transactions.D
     return transactions.Delete(path)
 
 
-def _set_data(tree: Tree, change: requests.SetData, asker: Asker) -> transactions.SetData:
+def _set_data(tree: Tree, change: requests.SetData, asker: Asker, quotas: Quotas) -> transactions.SetData:
     path = change.path
     node = tree.nodes.get(path)
     if node is None:
         paths.check(path)
         raise RefusedError(codes.NO_NODE, path)
     acl.demand(node.acl, codes.WRITE, asker.who, path)
-    quota.check(tree, path, 0, len(change.data or b"") - len(node.data or b""))
+    quotas.check(tree, path, 0, len(change.data or b"") - len(node.data or b""))
     return transactions.SetData(path, change.data, _next_version(node.version, change.version, path))
 
 

@@ -77,6 +77,8 @@ class Node:
             loaded.tree,
             sessions,
             super_digest=settings.super_digest,
+            quota_enforced=settings.quota_enforced,
+            reconfig_enabled=settings.reconfig_enabled,
             never_used_ms=settings.never_used_ms,
             watches_per_peer_max=settings.watches_per_connection_max,
             tree_bytes_max=settings.tree_bytes_max,
@@ -178,7 +180,7 @@ class Node:
             return
         if self.machine.staged and not self._writer.busy:
             self._write()
-        if self.machine.outputs:
+        if self.machine.outputs.waiting:
             self.server.release(self.server.durable_zxid)
 
     def _tick(self) -> None:
@@ -191,6 +193,8 @@ class Node:
         self._last_tick_ms = now_ms
         self.machine.expire()
         self.server.close_silent()
+        for path, passed in self.machine.quotas.take_passed().items():
+            event(logger, logging.WARNING, "a soft limit of a quota is passed", path=path, reason=passed)
 
     def _clear(self) -> None:
         self._take_time()

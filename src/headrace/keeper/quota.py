@@ -2,8 +2,8 @@
 
 A quota is a node as `zookeeper-shell.sh` sets it: `/zookeeper/quota/<path>/zookeeper_limits` with a text such as
 `count=100,bytes=1000=;byteHardLimit=1000;countHardLimit=100`. A hard limit refuses what would go beyond it; a soft one
-(`count`, `bytes`) is a number for people to watch, as in ZooKeeper. What is used is counted when it is first looked
-at, and kept in step from then on, so a limit above very many nodes costs no more than one above a few.
+(`count`, `bytes`) lets it happen and is told to whoever logs, as in ZooKeeper. What is used is counted when it is first
+looked at, and kept in step from then on, so a limit above very many nodes costs no more than one above a few.
 `zookeeper_stats`, the node beside the limits that shows it, is brought up to date when it is read.
 """
 
@@ -17,6 +17,7 @@ from headrace.protocol.zookeeper.codes import QUOTA_EXCEEDED, RefusedError
 ROOT: Final = "/zookeeper/quota"
 LIMITS: Final = "zookeeper_limits"
 COUNTED_MAX: Final = 1000  # paths whose use is kept in step
+TOLD_MAX: Final = 100  # paths whose soft limits were passed, before somebody looks
 _STATS: Final = "/zookeeper_stats"
 
 
@@ -28,6 +29,42 @@ class Limits(NamedTuple):
 
 
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+NO_LIMITS: Final = Limits()
+
+
+class Quotas:
+    """Whether they are enforced, and which soft limits were passed since somebody looked."""
+
+    def __init__(self, *, enforced: bool = True) -> None:
+        self.enforced = enforced
+        self._passed: dict[str, str] = {}
+
+    def take_passed(self) -> dict[str, str]:
+        """By the path that has the quota: which limit, and what is there now."""
+        passed, self._passed = self._passed, {}
+        return passed
+
+    def check(self, tree: Tree, path: str, more_nodes: int, more_bytes: int) -> None:
+        found = of(tree, path) if self.enforced else None
+        if found is None:
+            return
+        at, limits = found
+        if limits == NO_LIMITS:
+            return
+        used = usage(tree, at)
+        if more_nodes:
+            self._compare(at, "count", used.nodes + more_nodes, limits.nodes_hard, limits.nodes)
+        if more_bytes:
+            self._compare(at, "bytes", used.size + more_bytes, limits.size_hard, limits.size)
+
+    def _compare(self, at: str, what: str, then: int, hard: int, soft: int) -> None:
+        """A soft limit beside a hard one is not looked at, as in ZooKeeper."""
+        if 0 <= hard < then:
+            raise RefusedError(QUOTA_EXCEEDED, at)
+        if hard < 0 <= soft < then and (len(self._passed) < TOLD_MAX or at in self._passed):
+            self._passed[at] = f"{what} is {then}, the limit is {soft}"
+
+
 _NAMES: Final = {"count": 0, "bytes": 1, "countHardLimit": 2, "byteHardLimit": 3}
 
 
@@ -71,17 +108,3 @@ def refresh(tree: Tree, path: str) -> None:
     if path.startswith(ROOT) and path.endswith(_STATS) and path in tree.nodes:
         used = usage(tree, path[len(ROOT) : -len(_STATS)])
         tree.show(path, f"count={used.nodes},bytes={used.size}".encode())
-
-
-def check(tree: Tree, path: str, more_nodes: int, more_bytes: int) -> None:
-    found = of(tree, path)
-    if found is None:
-        return
-    at, limits = found
-    if limits.nodes_hard < 0 and limits.size_hard < 0:
-        return
-    used = usage(tree, at)
-    if 0 <= limits.nodes_hard < used.nodes + more_nodes and more_nodes > 0:
-        raise RefusedError(QUOTA_EXCEEDED, path)
-    if 0 <= limits.size_hard < used.size + more_bytes and more_bytes:
-        raise RefusedError(QUOTA_EXCEEDED, path)

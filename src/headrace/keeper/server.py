@@ -18,7 +18,8 @@ from headrace.core.errors import InvariantError
 from headrace.core.telemetry import event
 from headrace.keeper.connection import Connection
 from headrace.keeper.latency import Latency
-from headrace.keeper.machine import UNASKED, Machine, Output, Peer
+from headrace.keeper.machine import Machine
+from headrace.keeper.peers import UNASKED, Output, Peer
 from headrace.keeper.settings import KeeperSettings
 from headrace.net.listener import Listener
 from headrace.net.reactor import Reactor
@@ -151,7 +152,7 @@ class Server:
         self.durable_zxid = durable_zxid
         now_ms = self._steady_ms()
         held = self._held
-        outputs = self.machine.take_outputs()
+        outputs = self.machine.outputs.take()
         if held:
             held.extend(outputs)
         else:
@@ -189,4 +190,4 @@ class Server:
 
     @property
     def held(self) -> int:
-        return len(self._held) + len(self.machine.outputs)
+        return len(self._held) + len(self.machine.outputs.waiting)

@@ -1,30 +1,21 @@
 """`KeeperSettings`: every setting of a keeper, under ZooKeeper's names, checked when it is made.
 
-A `zoo.cfg` is a Java properties file. A key that is not known is a warning with the nearest known name; one that asks
-for an ensemble is refused with what to do, since one keeper cannot be one.
+`zoo_cfg` reads them from ZooKeeper's own file.
 """
 
 import dataclasses
-import difflib
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headrace.core.errors import OperatorError
-from headrace.core.properties import parse_properties
 
 WORDS: Final = (
     "conf", "cons", "crst", "dirs", "dump", "envi", "isro", "mntr",
     "ruok", "srst", "srvr", "stat", "wchc", "wchp", "wchs",
 )  # fmt: skip
+WORDS_NOT_ANSWERED: Final = frozenset(("gtmk", "hash", "stmk"))  # that ZooKeeper has, and a list may name
+SNAPSHOTS_KEPT_MIN: Final = 3  # as in ZooKeeper
 _INT_MAX: Final = (1 << 31) - 1
-# Known to ZooKeeper and without effect on one node without TLS.
-_WITHOUT_EFFECT: Final = frozenset(
-    ("initLimit", "syncLimit", "standaloneEnabled", "reconfigEnabled", "admin.enableServer", "admin.serverPort",
-     "admin.serverAddress", "admin.commandURL", "forceSync", "preAllocSize", "clientPortListenBacklog",
-     "snapSizeLimitInKb", "electionAlg", "electionPort", "leaderServes", "skipACL", "fsync.warningthresholdms",
-     "peerType", "cnxTimeout", "autopurge.purgeInterval",
-     "metricsProvider.className", "metricsProvider.exportJvmInfo", "extendedTypesEnabled")
-)  # fmt: skip
 
 
 def _setting(default: Any, key: str, help: str, low: int = 0, high: int = _INT_MAX) -> Any:
@@ -46,7 +37,18 @@ class KeeperSettings:
     words: str = _setting("srvr", "4lw.commands.whitelist", "Four-letter words that are answered; *: all.")
     snapshot_count: int = _setting(100_000, "snapCount", "Transactions between two snapshots.", low=2)
     snapshots_kept: int = _setting(
-        3, "autopurge.snapRetainCount", "Snapshots kept; older ones go when a new one is there.", low=3
+        SNAPSHOTS_KEPT_MIN,
+        "autopurge.snapRetainCount",
+        "Snapshots kept; older ones go when a new one is there.",
+        low=SNAPSHOTS_KEPT_MIN,
+    )
+    quota_enforced: bool = _setting(
+        True, "enforceQuota", "Refuse what goes beyond a hard limit of a quota, log what goes beyond a soft one."
+    )
+    reconfig_enabled: bool = _setting(
+        False,
+        "reconfigEnabled",
+        "Answer reconfig with Unimplemented, not with ReconfigDisabled: a keeper is no ensemble.",
     )
     super_digest: str = _setting(
         "", "DigestAuthenticationProvider.superDigest", "Digest of the user who may do everything."
@@ -90,7 +92,7 @@ class KeeperSettings:
                 f"minSessionTimeout={self.session_ms_min} is above"
                 f" maxSessionTimeout={self.session_ms_max}; raise the latter"
             )
-        unknown = self.allowed_words - set(WORDS)
+        unknown = self.allowed_words - {*WORDS, *WORDS_NOT_ANSWERED}
         if unknown:
             raise OperatorError(
                 f"4lw.commands.whitelist={self.words}: {sorted(unknown)[0]} is no four-letter word; these are:"
@@ -107,37 +109,5 @@ class KeeperSettings:
 
     @property
     def allowed_words(self) -> frozenset[str]:
-        if self.words.strip() == "*":
-            return frozenset(WORDS)
-        return frozenset(word.strip() for word in self.words.split(",") if word.strip())
-
-
-def read_properties(text: str, source: str) -> tuple[dict[str, Any], list[str]]:
-    """The values of a `zoo.cfg` by the names of the fields, and what to warn of."""
-    fields = {each.metadata["key"]: each for each in dataclasses.fields(KeeperSettings)}
-    values: dict[str, Any] = {}
-    warnings: list[str] = []
-    for entry in parse_properties(text, source):
-        key = entry.key.removeprefix("zookeeper.")
-        where = f"{source}:{entry.line}"
-        if key.startswith(("server.", "group.")) or key == "dynamicConfigFile":
-            raise OperatorError(
-                f"{where}: {entry.key} asks for an ensemble, and a keeper is one node; run Apache ZooKeeper with this"
-                " file, and set zookeeper.connect to its addresses"
-            )
-        if key in fields:
-            values[fields[key].name] = _value(fields[key], entry.value, where)
-        elif key not in _WITHOUT_EFFECT:
-            near = difflib.get_close_matches(key, [*fields, *_WITHOUT_EFFECT], n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            warnings.append(f"{where}: {entry.key} is not a setting of a keeper{hint}")
-    return values, warnings
-
-
-def _value(each: "dataclasses.Field[Any]", text: str, where: str) -> Any:
-    if not isinstance(each.default, int):
-        return text.strip()
-    try:
-        return int(text.strip(), 0)
-    except ValueError:
-        raise OperatorError(f"{where}: {each.metadata['key']}={text} is not a whole number") from None
+        named = {word.strip() for word in self.words.split(",")} - {""}
+        return frozenset(WORDS if "*" in named else named)

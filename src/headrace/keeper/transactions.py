@@ -1,7 +1,9 @@
 """Transactions: what is written to the log before anybody is answered, in ZooKeeper's own format.
 
-A transaction is a decision that was made, so applying one cannot fail: `apply` is used by the request that made it and
-by a start that reads it back. A refused request is one too (`Failed`), since it takes a zxid as in ZooKeeper.
+They look like requests and are none: a request says which version it expects, a transaction which version the node then
+has, and ZooKeeper writes each in its own way. A transaction is a decision that was made, so applying one cannot fail:
+`apply` is used by the request that made it and by a start that reads it back. A refused request is one too (`Failed`),
+since it takes a zxid as in ZooKeeper.
 """
 
 from typing import NamedTuple

@@ -125,7 +125,7 @@ class Words:
             "zk_num_alive_connections": len(server.connections),
             "zk_outstanding_requests": server.held,
             "zk_znode_count": _node_count(tree),
-            "zk_watch_count": machine.watches.count,
+            "zk_watch_count": machine.watching.watches.count,
             "zk_ephemerals_count": sum(map(len, tree.ephemerals.values())),
             "zk_approximate_data_size": tree.data_size,
             "zk_memory_size": tree.bytes,
@@ -202,7 +202,7 @@ class Words:
             yield from (f"\t{name}" for name in names)
 
     def _wchs(self) -> str:
-        watches = self._node.machine.watches
+        watches = self._node.machine.watching.watches
         return (
             f"{watches.watcher_count()} connections watching {watches.path_count()} paths\n"
             f"Total watches:{watches.count}\n"
@@ -210,14 +210,14 @@ class Words:
 
     def _wchc(self) -> str:
         lines = []
-        for peer, watched in self._node.machine.watches.by_watcher():
+        for peer, watched in self._node.machine.watching.watches.by_watcher():
             lines.append(f"{peer.session.id if peer.session else 0:#x}")
             lines += [f"\t{path}" for path in watched]
         return "".join(f"{line}\n" for line in lines) + "\n"
 
     def _wchp(self) -> str:
         lines = []
-        for path, peers in self._node.machine.watches.by_path():
+        for path, peers in self._node.machine.watching.watches.by_path():
             lines.append(path)
             lines += [f"\t{peer.session.id if peer.session else 0:#x}" for peer in peers]
         return "".join(f"{line}\n" for line in lines) + "\n"

@@ -4,9 +4,8 @@ Everything that touches the broker's state is done on its loop, and waited for.
 """
 
 import dataclasses
-import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from headrace.broker import embedded
 from headrace.broker.handlers import NAMES
@@ -14,8 +13,9 @@ from headrace.broker.node import Node
 from headrace.core.errors import HeadraceError
 from headrace.core.settings.broker import BrokerSettings
 from headrace.net.node_thread import NodeThread
-from headrace.testing import loop_access
+from headrace.net.reactor import Reactor
 from headrace.testing.clock import MovableClock
+from headrace.testing.loop_access import ServerUnderTest
 from headrace.testing.request_faults import PromisedFailure, RequestFaults, api_key_of, error_code_of
 
 TURNS_SEEN = 3  # after time has moved: what is due, what that wrote, and what that answered
@@ -31,8 +31,6 @@ SETTINGS: dict[str, Any] = {
     "offsets_retention_check_interval_ms": 100,
 }
 
-Result = TypeVar("Result")
-
 
 class Delay:
     """What `delay` gives back: in a `with`, the delay ends with it."""
@@ -47,8 +45,10 @@ class Delay:
         self._end()
 
 
-class Broker(embedded.Broker):
+class Broker(ServerUnderTest, embedded.Broker):
     """A broker in a `with`, or as the fixture `headrace_broker`."""
+
+    _called = "broker"
 
     def __init__(
         self,
@@ -61,7 +61,6 @@ class Broker(embedded.Broker):
         self.clock = MovableClock()
         self.clock.on_advance = self._advanced
         self._faults: RequestFaults | None = None
-        self._gate: threading.Event | None = None
         self._last_port = port
 
     # ── running, stopping, dying ─────────────────────────────────────────────────────────────────────────────────
@@ -121,22 +120,6 @@ class Broker(embedded.Broker):
 
     # ── faults ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def pause(self) -> None:
-        """The broker stands still, as after SIGSTOP: connections stay open, nothing is answered."""
-        if self._gate is not None:
-            return
-        self._gate = loop_access.hold(self._node.reactor, "broker")
-
-    def resume(self) -> None:
-        """Goes on after `pause()`; what clients have asked meanwhile is answered."""
-        gate, self._gate = self._gate, None
-        if gate is not None:
-            gate.set()
-
-    @property
-    def paused(self) -> bool:
-        return self._gate is not None
-
     def drop_connections(self) -> int:
         """Closes every connection, in the middle of whatever it was doing. Returns how many there were."""
 
@@ -191,7 +174,6 @@ class Broker(embedded.Broker):
         for _ in range(TURNS_SEEN):
             self._on_loop(lambda: None)
 
-    def _on_loop(self, work: Callable[[], Result]) -> Result:
-        if self.paused:
-            raise HeadraceError("the broker is paused; call resume() first")
-        return loop_access.call(self._node.reactor, work)
+    @property
+    def _reactor(self) -> Reactor:
+        return self._node.reactor

@@ -3,26 +3,24 @@
 Everything that touches the keeper's state is done on its loop, and waited for.
 """
 
-import threading
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from headrace.core.errors import HeadraceError
 from headrace.keeper import embedded
-from headrace.testing import loop_access
+from headrace.net.reactor import Reactor
+from headrace.testing.loop_access import ServerUnderTest
 
 # What makes a keeper at home in a test; a test that cares gives its own.
 SETTINGS: dict[str, Any] = {"words": "*", "connections_per_address_max": 0}
 
-Result = TypeVar("Result")
 
-
-class Keeper(embedded.Keeper):
+class Keeper(ServerUnderTest, embedded.Keeper):
     """A keeper in a `with`, or as the fixture `headrace_keeper`."""
+
+    _called = "keeper"
 
     def __init__(self, data: str | None = None, host: str = "127.0.0.1", port: int = 0, **settings: Any) -> None:
         super().__init__(data, host, port, **{**SETTINGS, **settings})
-        self._gate: threading.Event | None = None
 
     # ── running, stopping, dying ─────────────────────────────────────────────────────────────────────────────────
 
@@ -55,21 +53,6 @@ class Keeper(embedded.Keeper):
 
     # ── faults ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def pause(self) -> None:
-        """The keeper stands still, as after SIGSTOP: connections stay open, nothing is answered, no session ends."""
-        if self._gate is None:
-            self._gate = loop_access.hold(self.node.reactor, "keeper")
-
-    def resume(self) -> None:
-        """Goes on after `pause()`; what clients have asked meanwhile is answered."""
-        gate, self._gate = self._gate, None
-        if gate is not None:
-            gate.set()
-
-    @property
-    def paused(self) -> bool:
-        return self._gate is not None
-
     def drop_connections(self) -> int:
         """Closes every connection, in the middle of whatever it was doing. Returns how many there were; the sessions
         wait for their clients to come back."""
@@ -98,9 +81,6 @@ class Keeper(embedded.Keeper):
 
         self._on_loop(end)
 
-    # ── the loop ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _on_loop(self, work: Callable[[], Result]) -> Result:
-        if self.paused:
-            raise HeadraceError("the keeper is paused; call resume() first")
-        return loop_access.call(self.node.reactor, work)
+    @property
+    def _reactor(self) -> Reactor:
+        return self.node.reactor

@@ -1,4 +1,7 @@
-"""How a test reaches what belongs to a server's loop: work is done there and waited for; a gate holds the loop."""
+"""How a test reaches what belongs to a server's loop: work is done there and waited for; a gate holds the loop.
+
+`ServerUnderTest` is what a broker and a keeper under test have in common.
+"""
 
 import threading
 from collections.abc import Callable
@@ -11,6 +14,37 @@ from headrace.net.reactor import Reactor
 ANSWER_S_MAX = 20.0
 
 Result = TypeVar("Result")
+
+
+class ServerUnderTest:
+    """A server on a thread of its own, which a test may hold."""
+
+    _called = "server"  # in messages
+    _gate: threading.Event | None = None
+
+    @property
+    def _reactor(self) -> Reactor:
+        raise NotImplementedError
+
+    def pause(self) -> None:
+        """The server stands still, as after SIGSTOP: connections stay open, nothing is answered, no session ends."""
+        if self._gate is None:
+            self._gate = hold(self._reactor, self._called)
+
+    def resume(self) -> None:
+        """Goes on after `pause()`; what clients have asked meanwhile is answered."""
+        gate, self._gate = self._gate, None
+        if gate is not None:
+            gate.set()
+
+    @property
+    def paused(self) -> bool:
+        return self._gate is not None
+
+    def _on_loop(self, work: Callable[[], Result]) -> Result:
+        if self.paused:
+            raise HeadraceError(f"the {self._called} is paused; call resume() first")
+        return call(self._reactor, work)
 
 
 def call(reactor: Reactor, work: Callable[[], Result]) -> Result:

@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.main import headrace
-from headrace.cli.running import SWITCH_INTERVAL_S
+from headrace.cli.serving import SWITCH_INTERVAL_S
 
 
 def run(*arguments: str) -> Result:

@@ -171,7 +171,7 @@ def test_a_client_that_takes_no_events_is_closed(rig, monkeypatch):
         writer.frames()
     assert transport.closed
     assert not writer.ended
-    assert rig.machine.watches.count == 0
+    assert rig.machine.watching.watches.count == 0
 
 
 def test_a_bug_of_ours_costs_one_connection_and_the_others_go_on(rig, monkeypatch):

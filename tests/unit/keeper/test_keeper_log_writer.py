@@ -1,12 +1,14 @@
 """Who waits for the disk: the loop where it is quick, a thread where it is slow; and what a failed sync means."""
 
 import errno
+import select
 import socket
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from keeper_pair import create, hello
+from keeper_pair import create, get, hello
 from waits import WAIT_S_MAX, eventually
 
 from headrace.core.clock import ManualClock
@@ -120,6 +122,52 @@ def test_nothing_is_answered_behind_a_failed_sync(tmp_path, writes_before):
     node.close()
     assert node.server.durable_zxid == durable
     assert durable < node.machine.tree.last_zxid
+
+
+class GatedDisk(SlowDisk):
+    """A sync that has begun ends when the gate is open."""
+
+    def __init__(self, clock):
+        super().__init__(clock)
+        self.sync_ms = 10  # so that a thread makes each
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def sync(self, fd):
+        super().sync(fd)
+        assert self.gate.wait(WAIT_S_MAX)
+
+
+def test_changes_that_come_during_a_sync_share_the_next_one_and_nothing_is_seen_before_it(tmp_path):
+    disk = GatedDisk(clock := ManualClock())
+    node = Node(KeeperSettings(data_dir=str(tmp_path), port=0), clock, disk)
+    node.open()
+    running = threading.Thread(target=_run, args=(node, []))
+    running.start()
+    address = ("127.0.0.1", node.port)
+    try:
+        with ExitStack() as stack:
+            socks = [stack.enter_context(socket.create_connection(address, timeout=WAIT_S_MAX)) for _ in range(9)]
+            for sock in socks:
+                sock.sendall(hello())
+                assert len(sock.recv(1 << 10)) > 4
+            disk.gate.clear()
+            before = len(disk.threads)
+            first, reader, *others = socks
+            first.sendall(create(1, "/first"))
+            eventually(lambda: len(disk.threads) == before + 1, "the first sync begins")
+            for number, sock in enumerate(others):
+                sock.sendall(create(1, f"/other-{number}"))
+            reader.sendall(get(1, "/first"))
+            eventually(lambda: (len(node.machine.staged), node.server.held) == (7, 9), "all of it was taken in")
+            assert select.select(socks, [], [], 0) == ([], [], [])
+            disk.gate.set()
+            assert all(sock.recv(1 << 10) for sock in socks)
+            assert len(disk.threads) == before + 2
+    finally:
+        node.stop()
+        running.join(WAIT_S_MAX)
+        node.close()
 
 
 def _run(node, ended):

@@ -1,10 +1,13 @@
 """The keeper without sockets and disk: requests in, outputs and transactions out."""
 
 import tracemalloc
+from typing import Any
 
 import pytest
 
-from headrace.keeper.machine import IDENTITIES_MAX, MULTI_READ_BYTES_MAX, Machine, Peer
+from headrace.keeper.machine import IDENTITIES_MAX, Machine
+from headrace.keeper.peers import Peer
+from headrace.keeper.reading import MULTI_READ_BYTES_MAX
 from headrace.keeper.sessions import Sessions
 from headrace.keeper.transactions import Transaction, apply_again, decode
 from headrace.keeper.tree import Tree
@@ -14,9 +17,9 @@ from headrace.protocol.zookeeper.jute import Reader, string_bytes
 
 
 class Rig:
-    def __init__(self) -> None:
+    def __init__(self, **settings: Any) -> None:
         sessions = Sessions(b"secret", timeout_ms_min=1000, timeout_ms_max=10_000)
-        self.machine = Machine(Tree(), sessions, super_digest=digest(b"super:pw"))
+        self.machine = Machine(Tree(), sessions, super_digest=digest(b"super:pw"), **settings)
         self.machine.at(1_700_000_000_000, 0)
         self.log: list[Transaction] = []
         self._xid = 0
@@ -29,9 +32,7 @@ class Rig:
 
     def take(self) -> list[tuple[Peer, bytes | None]]:
         self.log += [decode(each.data) for each in self.machine.take_staged()]
-        taken = [(output.peer, output.frame) for output in self.machine.outputs]
-        self.machine.outputs.clear()
-        return taken
+        return [(output.peer, output.frame) for output in self.machine.outputs.take()]
 
     def ask(self, peer: Peer, request: requests.Request) -> tuple[int, bytes]:
         """The error and the body of the answer, which comes last."""
@@ -220,7 +221,7 @@ def test_missed_changes_are_told_when_watches_are_set_again(rig: Rig) -> None:
     events = [Reader(frame or b"", 20) for _, frame in rig.take()][:-1]
     told = [(event.int32(), event.int32(), event.string()) for event in events]
     assert told == [(3, 3, "/changed"), (2, 3, "/gone"), (1, 3, "/same")]
-    assert rig.machine.watches.has(codes.WATCHER_DATA, "/same", peer)
+    assert rig.machine.watching.watches.has(codes.WATCHER_DATA, "/same", peer)
 
 
 def test_a_node_is_closed_to_those_who_have_not_shown_its_digest(rig: Rig) -> None:
@@ -231,6 +232,18 @@ def test_a_node_is_closed_to_those_who_have_not_shown_its_digest(rig: Rig) -> No
     assert rig.ask(owner, _read(codes.GET_DATA, "/mine"))[0] == codes.OK
     rig.ask(root, requests.Auth("digest", b"super:pw"))
     assert rig.ask(root, _read(codes.GET_DATA, "/mine"))[0] == codes.OK
+
+
+def test_a_digest_is_hidden_from_who_may_not_administer(rig: Rig) -> None:
+    owner, stranger = rig.client(), rig.client()
+    rig.ask(owner, requests.Auth("digest", b"ann:pw"))
+    rig.create(owner, "/own", acl=(Acl(1, "world", "anyone"), Acl(31, "auth", "")))
+    secret = (digest(b"ann:pw") or "").partition(":")[2].encode()
+    assert secret in rig.ask(owner, _read(codes.GET_ACL, "/own"))[1]
+    error, shown = rig.ask(stranger, _read(codes.GET_ACL, "/own"))
+    assert error == codes.OK
+    assert secret not in shown
+    assert b"ann:x" in shown
 
 
 def test_containers_go_when_their_last_child_has_and_mortals_when_their_time_is_over(rig: Rig) -> None:
@@ -254,6 +267,41 @@ def test_a_hard_quota_refuses_what_would_go_beyond_it(rig: Rig) -> None:
     assert rig.create(peer, "/q/b") == codes.QUOTA_EXCEEDED
     assert rig.ask(peer, requests.SetData("/q/a", b"123456", -1))[0] == codes.QUOTA_EXCEEDED
     assert rig.ask(peer, requests.SetData("/q/a", b"12345", -1))[0] == codes.OK
+
+
+def _limited(rig: Rig, limits: bytes) -> Peer:
+    peer = rig.client()
+    for path in ("/q", "/zookeeper/quota/q"):
+        assert rig.create(peer, path) == codes.OK
+    rig.create(peer, "/zookeeper/quota/q/zookeeper_limits", data=limits)
+    return peer
+
+
+def test_a_soft_quota_lets_happen_what_is_beyond_it_and_is_told(rig: Rig) -> None:
+    peer = _limited(rig, b"count=2,bytes=5")
+    assert rig.create(peer, "/q/a", data=b"12345") == codes.OK
+    assert rig.machine.quotas.take_passed() == {}
+    assert rig.create(peer, "/q/b") == codes.OK
+    assert rig.machine.quotas.take_passed() == {"/q": "count is 3, the limit is 2"}
+    assert rig.ask(peer, requests.SetData("/q/b", b"6", -1))[0] == codes.OK
+    assert rig.machine.quotas.take_passed() == {"/q": "bytes is 6, the limit is 5"}
+    assert rig.machine.quotas.take_passed() == {}
+
+
+def test_quotas_that_are_not_enforced_refuse_and_tell_nothing() -> None:
+    rig = Rig(quota_enforced=False)
+    peer = _limited(rig, b"count=1,bytes=1;countHardLimit=1;byteHardLimit=1")
+    assert rig.create(peer, "/q/a", data=b"12345") == codes.OK
+    assert rig.machine.quotas.take_passed() == {}
+
+
+@pytest.mark.parametrize(("enabled", "code"), [(False, codes.RECONFIG_DISABLED), (True, codes.UNIMPLEMENTED)])
+def test_reconfig_is_refused_and_takes_a_zxid(enabled: bool, code: int) -> None:
+    rig = Rig(reconfig_enabled=enabled)
+    peer, before = rig.client(), rig.machine.tree.last_zxid
+    assert rig.ask(peer, requests.Plain(codes.RECONFIG))[0] == code
+    assert rig.machine.tree.last_zxid == before + 1
+    assert rig.create(peer, "/a") == codes.OK
 
 
 def test_an_unknown_operation_is_answered_and_the_connection_stays(rig: Rig) -> None:
@@ -301,14 +349,14 @@ def test_a_connection_shows_a_bounded_number_of_identities(rig: Rig) -> None:
 
 
 def test_the_paths_that_a_connection_watches_are_bounded_in_length(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.keeper.machine.WATCHED_CHARACTERS_MAX", 30)
+    monkeypatch.setattr("headrace.keeper.watching.WATCHED_CHARACTERS_MAX", 30)
     peer = rig.client()
     assert rig.ask(peer, _read(codes.EXISTS, "/" + "a" * 19, watch=True))[0] == codes.NO_NODE
     assert rig.ask(peer, _read(codes.EXISTS, "/" + "b" * 19, watch=True))[0] == codes.THROTTLED
     assert rig.ask(peer, requests.SetWatches(0, [], ["/" + "c" * 19], [], [], []))[0] == codes.THROTTLED
     rig.create(peer, "/" + "a" * 19)  # which takes the watch away
     assert rig.ask(peer, _read(codes.EXISTS, "/" + "b" * 19, watch=True))[0] == codes.NO_NODE
-    assert rig.machine.watches.characters_of(peer) == 20
+    assert rig.machine.watching.watches.characters_of(peer) == 20
 
 
 def test_an_event_is_made_once_for_all_who_watch(rig: Rig) -> None:
@@ -320,7 +368,7 @@ def test_an_event_is_made_once_for_all_who_watch(rig: Rig) -> None:
     events = [(peer, frame) for peer, frame in rig.take() if peer is not writer]
     assert [peer for peer, _ in events] == watchers
     assert len({id(frame) for _, frame in events}) == 1
-    assert rig.machine.watches.count == 0
+    assert rig.machine.watching.watches.count == 0
 
 
 def test_a_bug_amid_a_multi_leaves_nothing_behind(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

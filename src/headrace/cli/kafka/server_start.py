@@ -30,8 +30,8 @@ def run(args: list[str]) -> int:
         return start_in_background("headrace.cli.kafka.server_start", "broker", "kafkaServer.out", [path, *overrides])
     import click
 
-    from headrace.cli.running import run as running
     from headrace.cli.running import setting_flags
+    from headrace.cli.serving import run as running
 
     try:
         debug = bool(os.environ.get("HEADRACE_DEBUG"))

@@ -1,14 +1,12 @@
 """`kafka-server-stop.sh [--process-role=broker] [--node-id=N]`: asks this user's running brokers to stop cleanly.
 
-As Kafka's script it sends SIGTERM and does not wait. Which processes are brokers is decided in `running_brokers`.
+As Kafka's script it sends SIGTERM and does not wait. Which processes are brokers is decided in `running_servers`.
 """
-
-import os
-import signal
 
 from headrace.cli.kafka import tool
 from headrace.cli.kafka.options import Option, parse
-from headrace.cli.kafka.running_brokers import RunningBroker, running_brokers, send
+from headrace.cli.kafka.running_servers import BROKER, RunningServer, running_servers
+from headrace.cli.kafka.stopping import stop, wanted_signal
 from headrace.cli.kafka.tool import ToolError, UsageError
 
 NAME = "kafka-server-stop.sh"
@@ -34,7 +32,7 @@ def run(args: list[str]) -> int:
     given = tool.read_options(OPTIONS, args, ABOUT) if args else parse(OPTIONS, args)
     if given.rest:
         raise UsageError(f"{given.rest[0]} is not an option")
-    number = _signal(os.environ.get("SIGNAL") or "TERM")
+    number = wanted_signal()
     node_id = given.one("node-id")
     if given.has("process-role"):
         asks_for_brokers = _asks_for_brokers(given.one("process-role"))
@@ -42,13 +40,11 @@ def run(args: list[str]) -> int:
             print("When both node-id and process-role are provided, the value for node-id will take precedence")
         elif not asks_for_brokers:
             raise ToolError(NONE, on_stdout=True)
-    brokers = running_brokers()
+    brokers = running_servers(BROKER)
     chosen = [broker for broker in brokers if node_id is None or broker.node_id == node_id]
     if not chosen:
         raise ToolError(_nothing(node_id, brokers), on_stdout=True)
-    for broker in chosen:
-        if send(broker, number):
-            print(f"Sent {number.name} to the broker with {broker}")
+    stop(chosen, number)
     return 0
 
 
@@ -59,17 +55,10 @@ def _asks_for_brokers(text: str) -> bool:
     return "broker" in roles
 
 
-def _nothing(node_id: int | None, others: list[RunningBroker]) -> str:
+def _nothing(node_id: int | None, others: list[RunningServer]) -> str:
     if not others:
         return NONE
     return f"{NONE}: none has node.id {node_id}; running: {', '.join(map(str, others))}"
-
-
-def _signal(name: str) -> signal.Signals:
-    try:
-        return signal.Signals(int(name)) if name.isdigit() else signal.Signals["SIG" + name.upper().removeprefix("SIG")]
-    except (KeyError, ValueError):
-        raise ToolError(f"SIGNAL={name} is not a signal; leave it out, or give a name such as TERM") from None
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ A failure is one line on stderr that says what to do; a traceback only with HEAD
 with 1 for every failure, and so do these.
 """
 
-import json
 import os
 import sys
 import time
@@ -85,6 +84,8 @@ def stop_printing() -> None:
 
 def print_event(name: str, **fields: object) -> None:
     """A line of JSON, as the verifiable producer and consumer print them: a time, a name, what happened."""
+    import json
+
     event = {"timestamp": time.time_ns() // 1_000_000, "name": name, **fields}
     print(json.dumps(event, separators=(",", ":"), ensure_ascii=False), flush=True)
 

@@ -25,8 +25,8 @@ def run(args: list[str]) -> int:
     if background:
         return start_in_background("headrace.cli.kafka.zookeeper_start", "keeper", "zookeeper.out", waiting)
 
-    from headrace.cli.keeper.start import serve
-    from headrace.cli.running import run as running
+    from headrace.cli.keeper.serving import serve
+    from headrace.cli.serving import run as running
 
     debug = bool(os.environ.get("HEADRACE_DEBUG"))
     with running(os.environ.get("HEADRACE_LOG_LEVEL", "warning"), "text", debug):

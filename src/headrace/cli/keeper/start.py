@@ -1,17 +1,10 @@
 """`headrace keeper [start] [ZOO.CFG]`: one durable node that ZooKeeper's clients use, in the foreground."""
 
-import gc
-import os
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
-
 import click
 
-from headrace import __version__
-from headrace.cli.running import GARBAGE_THRESHOLD, logging_options, run, say_lines, stopped_by_signals
-
-if TYPE_CHECKING:
-    from headrace.keeper.node import Node
+from headrace.cli.keeper.serving import serve
+from headrace.cli.running import logging_options
+from headrace.cli.serving import run
 
 
 @click.command(short_help="Start one keeper; `start` may be left out.")
@@ -37,39 +30,3 @@ def start(
     values = {"host": host, "port": port, "data_dir": data}
     with run(log_level, log_format, debug):
         serve(file, {name: value for name, value in values.items() if value is not None})
-
-
-def serve(path: str | None, values: Mapping[str, Any]) -> None:
-    """Runs a keeper until SIGINT or SIGTERM."""
-    from headrace.core.properties import read_text
-    from headrace.keeper.node import Node
-    from headrace.keeper.settings import KeeperSettings, read_properties
-
-    given: dict[str, Any] = {}
-    if path is not None:
-        given, warnings = read_properties(read_text(path, "a zoo.cfg file"), path)
-        for warning in warnings:
-            click.echo(f"headrace: warning: {warning}", err=True)
-    node = Node(KeeperSettings(**{**given, **values}))
-    with stopped_by_signals(node):
-        try:
-            gc.disable()  # what is read at a start holds no cycles, and looking for some would take most of the time
-            node.open()
-            gc.freeze()
-            gc.set_threshold(GARBAGE_THRESHOLD)
-            gc.enable()
-            say_lines(*banner(node))
-            node.run()
-        finally:
-            node.close()
-    say_lines("The keeper stopped cleanly")
-
-
-def banner(node: "Node") -> Iterator[str]:
-    """Programs read `listens on HOST:PORT` from the first line."""
-    settings = node.settings
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    yield f"Headrace {__version__} keeper listens on {host}:{node.port}"
-    yield f"  data  {os.path.abspath(settings.data_dir)}"
-    yield f"  try   any ZooKeeper client with {host}:{node.port} as its connect string"
-    yield "  stop  Ctrl-C"

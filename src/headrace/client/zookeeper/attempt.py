@@ -20,6 +20,11 @@ def resolve(host: str, port: int) -> list[Resolved]:
     return [(family, address) for family, _, _, _, address in found]
 
 
+def reason(error: BaseException) -> str:
+    """Why a connection failed, or was lost."""
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
+
+
 class Attempt:
     def __init__(self, addresses: Iterable[Resolved]) -> None:
         self._addresses = deque(addresses)

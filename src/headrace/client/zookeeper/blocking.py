@@ -7,7 +7,6 @@ the client: it would wait for itself.
 
 import logging
 import os
-import random
 import selectors
 import socket
 import threading
@@ -17,12 +16,13 @@ from concurrent.futures import Future
 from typing import Any, Final, Self
 
 from headrace.client.errors import ClientError
-from headrace.client.zookeeper.attempt import Attempt, resolve
+from headrace.client.zookeeper.attempt import Attempt, reason, resolve
 from headrace.client.zookeeper.calls import Calls
-from headrace.client.zookeeper.connect_string import name_of, parse_connect_string
+from headrace.client.zookeeper.connect_string import name_of
+from headrace.client.zookeeper.driver import Driver
 from headrace.client.zookeeper.errors import ZooKeeperError
 from headrace.client.zookeeper.events import Answered, Changed, Connect, Event, Refused, StateChanged, Unreachable
-from headrace.client.zookeeper.session import TIMEOUT_MS, Resumed, Session
+from headrace.client.zookeeper.session import TIMEOUT_MS, Resumed
 from headrace.client.zookeeper.states import State
 from headrace.core.telemetry import failure
 from headrace.protocol.zookeeper import codes, requests
@@ -34,7 +34,7 @@ CLOSE_S_MAX: Final = 10.0  # for the server's answer to a closing
 logger = logging.getLogger(__name__)
 
 
-class BlockingClient(Calls):
+class BlockingClient(Driver, Calls):
     def __init__(
         self,
         connect: str,
@@ -43,11 +43,8 @@ class BlockingClient(Calls):
         resumed: Resumed | None = None,
         on_state: Callable[[StateChanged], None] | None = None,
     ) -> None:
-        self.connect_string = parse_connect_string(connect)
+        super().__init__(connect, _now_ms(), timeout_ms, resumed)
         self._on_state = on_state
-        self._session = Session(
-            self.connect_string, now_ms=_now_ms(), choose=random.Random(), timeout_ms=timeout_ms, resumed=resumed
-        )
         self._lock = threading.Lock()  # guards the session; never held while something blocks or somebody is told
         self._news = threading.Condition()
         self._waiting: dict[int, Future[Result]] = {}
@@ -63,23 +60,6 @@ class BlockingClient(Calls):
         self._thread.start()
 
     # ── what it is ───────────────────────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def state(self) -> State:
-        return self._session.state
-
-    @property
-    def session_id(self) -> int:
-        return self._session.id
-
-    @property
-    def credentials(self) -> Resumed:
-        """With which another process may go on with this session."""
-        return Resumed(self._session.id, self._session.password)
-
-    @property
-    def timeout_ms(self) -> int:
-        return self._session.timeout_ms
 
     @property
     def why(self) -> str:
@@ -195,7 +175,7 @@ class BlockingClient(Calls):
         try:
             self._attempt = Attempt(resolve(host, port))
         except OSError as error:
-            self._lost(_reason(error))
+            self._lost(reason(error))
             return
         self._begin(self._attempt)
 
@@ -224,7 +204,7 @@ class BlockingClient(Calls):
         except BlockingIOError:
             return
         except OSError as error:
-            self._broke(_reason(error))
+            self._broke(reason(error))
             return
         if not data:
             self._broke("the server closed the connection")
@@ -241,7 +221,7 @@ class BlockingClient(Calls):
         except BlockingIOError:
             pass
         except OSError as error:
-            self._broke(_reason(error))
+            self._broke(reason(error))
             return
         self._selector.modify(self._socket, selectors.EVENT_READ | (selectors.EVENT_WRITE if self._out else 0))
 
@@ -307,10 +287,6 @@ def _call(told: Any, event: Changed | StateChanged) -> None:
         told(event)
     except Exception as error:
         failure(logger, "a watcher failed: the client goes on without it", error)
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
 
 
 def _now_ms() -> int:

@@ -5,18 +5,17 @@ of state are told in the order in which they became known. Only names of hosts a
 """
 
 import logging
-import random
 import socket
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
-from headrace.client.zookeeper.attempt import Attempt, resolve
+from headrace.client.zookeeper.attempt import Attempt, reason, resolve
 from headrace.client.zookeeper.calls import Step
-from headrace.client.zookeeper.connect_string import name_of, parse_connect_string
+from headrace.client.zookeeper.connect_string import name_of
+from headrace.client.zookeeper.driver import Driver
 from headrace.client.zookeeper.errors import TooManyRequestsError, ZooKeeperError
 from headrace.client.zookeeper.events import Answered, Changed, Connect, Event, Refused, StateChanged, Unreachable
-from headrace.client.zookeeper.session import TIMEOUT_MS, Resumed, Session
-from headrace.client.zookeeper.states import State
+from headrace.client.zookeeper.session import TIMEOUT_MS, Resumed
 from headrace.core.clock import Clock
 from headrace.core.errors import InvariantError
 from headrace.core.telemetry import event as log_event
@@ -38,7 +37,7 @@ logger = logging.getLogger(__name__)
 Done = Callable[[Result, ZooKeeperError | TooManyRequestsError | None], None]
 
 
-class LoopClient:
+class LoopClient(Driver):
     """A watcher is a function of one `Changed`. It connects with `start`, and goes on until `close` or `abandon`."""
 
     def __init__(
@@ -56,13 +55,7 @@ class LoopClient:
         self._resolving = resolving
         self._clock = clock
         self._on_state = on_state
-        self._session = Session(
-            parse_connect_string(connect),
-            now_ms=self._now_ms(),
-            choose=random.Random(),
-            timeout_ms=timeout_ms,
-            resumed=resumed,
-        )
+        super().__init__(connect, self._now_ms(), timeout_ms, resumed)
         self._waiting: dict[int, Done] = {}
         self._traffic = Traffic()
         self._buffer = memoryview(bytearray(READ_BYTES))
@@ -75,21 +68,6 @@ class LoopClient:
         self._timer_ms = 0
         self._telling = False
         self._gone = False
-
-    # ── what it is ───────────────────────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def state(self) -> State:
-        return self._session.state
-
-    @property
-    def credentials(self) -> Resumed:
-        """With which a later process may go on with this session, or close it."""
-        return Resumed(self._session.id, self._session.password)
-
-    @property
-    def timeout_ms(self) -> int:
-        return self._session.timeout_ms
 
     # ── what its owner wants ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -194,7 +172,7 @@ class LoopClient:
             if self._gone or number != self._attempts:
                 return
             if error is not None:
-                self._session.lost(self._now_ms(), _reason(error))
+                self._session.lost(self._now_ms(), reason(error))
             else:
                 self._attempt = Attempt(addresses)
                 self._begin(self._attempt)
@@ -256,7 +234,7 @@ class LoopClient:
         except BlockingIOError:
             return
         except OSError as error:
-            self._broke(_reason(error))
+            self._broke(reason(error))
             return
         if count:
             self._session.received(bytes(self._buffer[:count]), self._now_ms())
@@ -276,7 +254,7 @@ class LoopClient:
         try:
             outbox.send()
         except OSError as error:
-            self._broke(_reason(error))
+            self._broke(reason(error))
             self._reactor.call_soon(self._go_on)
             return
         events = READ | (WRITE if outbox.stalled else 0)
@@ -320,7 +298,3 @@ class LoopClient:
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
-
-
-def _reason(error: BaseException) -> str:
-    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()

@@ -8,7 +8,8 @@ from headrace.client.zookeeper.connect_string import parse_connect_string
 from headrace.client.zookeeper.events import Changed, Connect, Event, StateChanged
 from headrace.client.zookeeper.session import Session
 from headrace.client.zookeeper.states import State
-from headrace.keeper.machine import Machine, Peer
+from headrace.keeper.machine import Machine
+from headrace.keeper.peers import Peer
 from headrace.keeper.sessions import Sessions
 from headrace.keeper.tree import Tree
 from headrace.protocol.zookeeper import codes, requests
@@ -46,12 +47,11 @@ class Server:
         self._collect()
 
     def _collect(self) -> None:
-        for output in self.machine.outputs:
+        for output in self.machine.outputs.take():
             if output.frame is not None:
                 self._out[output.peer] = self._out.get(output.peer, b"") + output.frame
             else:
                 self.closed.add(output.peer)
-        self.machine.outputs.clear()
 
     def take(self, peer: Peer) -> bytes:
         self._collect()

@@ -1,4 +1,4 @@
-"""Which processes are brokers, over a /proc of the test's own."""
+"""Which processes are brokers and keepers, over a /proc of the test's own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.kafka.running_brokers import RunningBroker, broker_at, running_brokers, send, starts_a_broker
+from headrace.cli.kafka import stopping, zookeeper_stop
+from headrace.cli.kafka.running_servers import (
+    BROKER,
+    KEEPER,
+    Kind,
+    RunningServer,
+    running_servers,
+    send,
+    server_at,
+    starts,
+)
+from headrace.cli.kafka.tool import ToolError
 
 PYTHON = "/usr/bin/python3.11"
 
@@ -38,8 +49,8 @@ class Proc:
         (own / "ns").mkdir(parents=True)
         (own / "ns" / "pid").symlink_to(name)
 
-    def found(self) -> list[RunningBroker]:
-        return running_brokers(str(self.path))
+    def found(self, kind: Kind = BROKER) -> list[RunningServer]:
+        return running_servers(kind, str(self.path))
 
 
 @pytest.fixture
@@ -58,13 +69,13 @@ def data(tmp_path: Path) -> Path:
 def test_a_broker_is_found_with_its_node_and_its_directories(proc: Proc, data: Path, tmp_path: Path) -> None:
     proc.add(12, f"{PYTHON} /usr/bin/headrace up", data / ".lock", tmp_path / "other" / ".lock")
     (found,) = proc.found()
-    assert found == RunningBroker(pid=12, directories=(str(data), str(tmp_path / "other")), node_id=7)
+    assert found == RunningServer(kind=BROKER, pid=12, directories=(str(data), str(tmp_path / "other")), node_id=7)
     assert str(found) == f"pid 12 (node.id 7, data in {data}, {tmp_path}/other)"
 
 
 def test_a_broker_whose_directory_was_removed_is_still_one(proc: Proc, tmp_path: Path) -> None:
     proc.add(12, f"{PYTHON} /usr/bin/headrace up", tmp_path / "gone" / ".lock (deleted)")
-    assert proc.found() == [RunningBroker(pid=12, directories=(str(tmp_path / "gone"),), node_id=None)]
+    assert proc.found() == [RunningServer(kind=BROKER, pid=12, directories=(str(tmp_path / "gone"),), node_id=None)]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +89,8 @@ def test_a_broker_whose_directory_was_removed_is_still_one(proc: Proc, tmp_path:
     ],
 )
 def test_the_commands_that_start_a_broker_are_known(command: str) -> None:
-    assert starts_a_broker(command.split())
+    assert starts(BROKER, command.split())
+    assert not starts(KEEPER, command.split())
 
 
 @pytest.mark.parametrize(
@@ -98,7 +110,45 @@ def test_the_commands_that_start_a_broker_are_known(command: str) -> None:
     ],
 )
 def test_other_commands_are_not(command: str) -> None:
-    assert not starts_a_broker(command.split())
+    assert not starts(BROKER, command.split())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python /x/headrace keeper",
+        "python /x/headrace keeper zoo.cfg",
+        "python /x/zookeeper-server-start.sh zookeeper.properties",
+        "python -m headrace.cli.kafka.zookeeper_start zookeeper.properties",
+    ],
+)
+def test_the_commands_that_start_a_keeper_are_known(command: str) -> None:
+    assert starts(KEEPER, command.split())
+    assert not starts(BROKER, command.split())
+
+
+def test_a_keeper_is_found_and_a_look_into_one_is_not(proc: Proc, tmp_path: Path) -> None:
+    proc.add(12, f"{PYTHON} /usr/bin/headrace keeper tree")
+    proc.add(13, f"{PYTHON} /usr/bin/headrace keeper", tmp_path / ".lock")
+    proc.add(14, f"{PYTHON} /usr/bin/headrace up", tmp_path / ".lock")
+    assert [str(found) for found in proc.found(KEEPER)] == [f"pid 13 (data in {tmp_path})"]
+
+
+def test_every_keeper_is_stopped_unless_one_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keepers = [RunningServer(kind=KEEPER, pid=pid, directories=(f"/data/{pid}",)) for pid in (12, 13)]
+    asked: list[int] = []
+    monkeypatch.setattr(zookeeper_stop, "running_servers", lambda kind: [each for each in keepers if each.kind is kind])
+    monkeypatch.setattr(stopping, "send", lambda server, number: asked.append(server.pid) or server.pid != 13)
+    assert zookeeper_stop.run([]) == 0
+    assert asked == [12, 13]
+    assert capsys.readouterr().out == "Sent SIGTERM to the keeper with pid 12 (data in /data/12)\n"  # 13 has ended
+    asked.clear()
+    zookeeper_stop.run(["--data", "/data/13"])
+    assert asked == [13]
+    with pytest.raises(ToolError, match=r"none has its data in /x; running: pid 12 .*, pid 13"):
+        zookeeper_stop.run(["--data", "/x"])
 
 
 def test_what_only_looks_like_a_broker_is_left_alone(proc: Proc, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,4 +179,4 @@ def test_a_signal_goes_only_to_the_process_that_was_found(proc: Proc, data: Path
 
 
 def test_this_very_process_is_no_broker() -> None:
-    assert broker_at(os.getpid()) is None
+    assert server_at(os.getpid(), BROKER) is None

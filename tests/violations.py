@@ -1,0 +1,5 @@
+"""What every checker of a history raises."""
+
+
+class ViolationError(AssertionError):
+    """A promise was broken."""
