@@ -69,6 +69,11 @@ class Catalog:
             catalog._journal.repair()
         return catalog
 
+    def join(self, cluster_id: str) -> None:
+        """This broker is one of that cluster from now on."""
+        if self.cluster_id != cluster_id:
+            self._record([{"op": "cluster", "id": cluster_id}])
+
     def put_topics(self, topics: Iterable[TopicEntry]) -> None:
         """New topics, or new partition counts and settings of old ones, with one fsync."""
         self._record([topic.entry() for topic in topics])

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Generator, Iterable, Mapping
 
+from headrace.broker.cluster_transactions import RemoteTransactions
 from headrace.broker.internal_topics import BrokerTopics, TopicJournal
 from headrace.broker.local_markers import LocalMarkers
 from headrace.broker.partition import Partition
 from headrace.broker.shard_work import ShardWork
-from headrace.broker.standalone import StandaloneController
+from headrace.broker.topic_controller import TopicController
 from headrace.broker.topics import Topics
 from headrace.coordinator.group_settings import GroupSettings
 from headrace.coordinator.group_shard import FORGOTTEN_PER_STEP, GroupShard
@@ -19,13 +20,15 @@ from headrace.coordinator.groups import Groups
 from headrace.coordinator.journal import AllOf, Done
 from headrace.coordinator.journal_loading import Steps
 from headrace.coordinator.placing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
+from headrace.coordinator.topic_view import TopicPartition
 from headrace.coordinator.transactions.coordinator import Transactions
-from headrace.coordinator.transactions.markers import TransactionEnd
+from headrace.coordinator.transactions.markers import MarkerPort, TransactionEnd
 from headrace.coordinator.transactions.settings import TransactionSettings
 from headrace.core.clock import Clock
 from headrace.core.settings.broker import BrokerSettings
 from headrace.log.partition_log import PartitionLog
 from headrace.net.reactor import Reactor
+from headrace.protocol.error_codes import NONE, NOT_COORDINATOR
 
 
 class Coordination:
@@ -33,14 +36,17 @@ class Coordination:
         self,
         settings: BrokerSettings,
         topics: Topics,
-        controller: StandaloneController,
+        controller: TopicController,
         clock: Clock,
         reactor: Reactor,
         producer_ids: Callable[[], int],
         *,
         is_serving: bool,
+        markers: Callable[[MarkerPort], MarkerPort] = lambda local: local,
+        elsewhere: RemoteTransactions | None = None,
     ) -> None:
-        """`is_serving`: clients are connected already, and must not wait until all is loaded."""
+        """`is_serving`: clients are connected already, and must not wait until all is loaded. `markers` reaches
+        partitions of other brokers, too, and `elsewhere` their coordinators."""
         self._topics = topics
 
         def journal(name: str, partition_count: int, segment_bytes: int) -> TopicJournal:
@@ -56,14 +62,15 @@ class Coordination:
         )
         self._work = ShardWork(reactor.call_soon, reactor.call_later, is_serving=is_serving)
         self.groups = Groups(self._offsets, clock, reactor.call_later, _group_settings(settings), BrokerTopics(topics))
-        self._markers = LocalMarkers(topics, clock, self.groups.transaction_ended)
+        self._elsewhere = elsewhere
+        self._local_markers = LocalMarkers(topics, clock, self.groups.transaction_ended)
         self.transactions = Transactions(
             self._journal,
             clock,
             reactor.call_later,
             _transaction_settings(settings),
             producer_ids,
-            self._markers,
+            markers(self._local_markers),
             lambda group_id: partition_for(group_id, self._offsets.partition_count),
         )
 
@@ -139,11 +146,40 @@ class Coordination:
             yield from shard.forget_topics(names, waiting)
         waiting.told(None)
 
+    # ── transactions that are coordinated here or elsewhere ──────────────────────────────────────────────────────
+
+    def ask_transaction(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: list[TopicPartition],
+        decided: Callable[[int], None],
+        *,
+        adds: bool,
+    ) -> None:
+        """Whether these partitions are in the open transaction of that producer, with `adds` from now on; as an error
+        code for all of them."""
+        producer = (transactional_id, producer_id, producer_epoch)
+        elsewhere = self._elsewhere
+        if elsewhere is not None and self.transactions.verify(*producer, *partitions[0]) == NOT_COORDINATOR:
+            elsewhere.ask(*producer, partitions, decided, adds=adds)
+        elif adds:
+            self.transactions.add_implicitly(*producer, partitions, decided)
+        else:
+            codes = [self.transactions.verify(*producer, *each) for each in partitions]
+            decided(next((code for code in codes if code != NONE), NONE))
+
+    def verify_again(self, transactional_id: str, producer_id: int, epoch: int, topic: str, index: int) -> int:
+        """Of what was verified a moment ago. Another broker is not asked again."""
+        code = self.transactions.verify(transactional_id, producer_id, epoch, topic, index)
+        return NONE if code == NOT_COORDINATOR and self._elsewhere is not None else code
+
     # ── markers ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def write_marker(self, end: TransactionEnd, topic: str, index: int, done: Done) -> None:
         """The end of a transaction in one partition, as somebody else decided it; `done` once it is durable."""
-        self._markers.write(end, [(topic, index)], done)
+        self._local_markers.write(end, [(topic, index)], done)
 
 
 def epoch_is_committed(log: PartitionLog) -> bool:

@@ -21,7 +21,7 @@ from headrace.core.telemetry import event, failure
 from headrace.protocol.records import build_plain_batch
 
 if TYPE_CHECKING:
-    from headrace.broker.standalone import StandaloneController
+    from headrace.broker.topic_controller import TopicController
     from headrace.broker.topics import Topics
     from headrace.log.partition_log import PartitionLog
 
@@ -72,7 +72,7 @@ class TopicJournal:
         partition_count: int,
         segment_bytes: int,
         topics: Topics,
-        controller: StandaloneController,
+        controller: TopicController,
         clock: Clock,
         is_settled: Callable[[PartitionLog], bool],
     ) -> None:

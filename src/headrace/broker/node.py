@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.broker.answer_cache import AnswerCache
 from headrace.broker.catalog import Catalog
+from headrace.broker.cluster_part import ClusterPart
+from headrace.broker.cluster_settings import ClusterSettings
 from headrace.broker.counters import counters
 from headrace.broker.dynamic_settings import DynamicSettings
 from headrace.broker.fetch_sessions import FetchSessions
@@ -31,6 +33,7 @@ from headrace.broker.rights import Authorizer, Rights
 from headrace.broker.router import Router
 from headrace.broker.server import Server
 from headrace.broker.standalone import StandaloneController
+from headrace.broker.topic_controller import TopicController
 from headrace.broker.topics import Topics
 from headrace.broker.turn_clock import TurnClock
 from headrace.coordinator.placing import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -78,6 +81,7 @@ class Node:
         workers: Callable[[str, int, Reactor], Workers] = Workers,
         authorizer: Authorizer | None = None,
         quota: Quota | None = None,
+        cluster: ClusterSettings | None = None,
     ) -> None:
         """Clock, disk, loop and threads may be passed in, so that a simulation decides what happens when. Without an
         authorizer every client may do everything, without a quota nobody has to wait."""
@@ -93,9 +97,13 @@ class Node:
         self.cluster_id = ""
         self._closed = False
         self._opened = False
+        self._cluster_settings = cluster
+        self.cluster_part: ClusterPart | None = None  # of a broker that does not stand alone
         self._http: MetricsServer | None = None
         self._coordination: Coordination | None = None
         writers = min(WRITERS_MAX, len(os.sched_getaffinity(0)))
+        self._make_workers = workers
+        self._resolvers: Workers | None = None
         self._writers = workers("headrace-writer", writers, self.reactor)
         self._flushers = workers("headrace-flush", 2, self.reactor)
         self.slow_workers = workers("headrace-slow", 1, self.reactor)
@@ -129,22 +137,20 @@ class Node:
         known = next((directory.cluster_id for directory in online if directory.cluster_id), "")
         self.catalog = Catalog.open([directory.path for directory in online], self.disk, known)
         self.cluster_id = self.catalog.cluster_id
-        for directory in online:
-            directory.write_meta(self.cluster_id, settings.node_id)
+        if self._cluster_settings is None:
+            for directory in online:
+                directory.write_meta(self.cluster_id, settings.node_id)
         self.dynamic_settings = DynamicSettings(settings, self.catalog)
         self.dynamic_settings.on_change.append(self._settings_changed)
         self.settings = self.dynamic_settings.effective
         self.server.use(self.settings)
-        self.cluster = Cluster(ClusterImage(cluster_id=self.cluster_id, controller_id=settings.node_id))
-        self.topics = Topics(self.store, self.settings)
-        self.cluster.on_change.append(self.topics.follow)
-        self.controller = StandaloneController(self.catalog, self.store, self.topics, self.cluster, self.settings)
-        self.controller.load()
-        self.store.flush_recovered()
+        if self._cluster_settings is not None:
+            self._begin_in_cluster(self._cluster_settings, known)
+        else:
+            self._begin_alone()
         self.topics.on_coordinated = self._coordinated
         self.controller.on_deleted = self._topics_deleted
         self.store.on_offline = self.controller.directory_failed
-        self.producer_ids = ProducerIds(self.catalog.take_producer_ids)
         if any(self.topics.get(name) is not None for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)):
             _ = self.coordination  # there is something to load, and perhaps to finish
         finish(self._forget_topics(dict(self.catalog.deleted)))
@@ -154,14 +160,62 @@ class Node:
         self.server.dispatch = self.router.dispatch
         self.server.metadata_bytes = self._group_bytes
         self.ports = self.server.listen()
-        self.cluster.apply(ImageDelta(brokers={settings.node_id: self._registration()}))
         self.reactor.end_of_turn.append(self._end_of_turn)
+        if self.cluster_part is not None:
+            self._join(self.cluster_part)
+        else:
+            self.cluster.apply(ImageDelta(brokers={settings.node_id: self._registration()}))
         self._start_loops()
         if settings.metrics_port >= 0:
             from headrace.broker.http import MetricsServer
 
             self._http = MetricsServer(self, settings.metrics_host, settings.metrics_port)
             self._http.start()
+
+    def _begin_alone(self) -> None:
+        """The journal says which topics there are, and this broker leads them."""
+        self.cluster = Cluster(ClusterImage(cluster_id=self.cluster_id, controller_id=self.settings.node_id))
+        self.topics = Topics(self.store, self.settings)
+        self.cluster.on_change.append(self.topics.follow)
+        alone = StandaloneController(self.catalog, self.store, self.topics, self.cluster, self.settings)
+        self.controller: TopicController = alone
+        alone.load()
+        self.store.flush_recovered()
+        self.producer_ids = ProducerIds(self.catalog.take_producer_ids)
+
+    def _begin_in_cluster(self, own: ClusterSettings, cluster_id: str) -> None:
+        """ZooKeeper's tree says so, and who leads what; nothing is known before it was read."""
+        self.cluster = Cluster(ClusterImage(cluster_id=cluster_id))
+        self.topics = Topics(self.store, self.settings)
+        self.cluster.on_change.append(self.topics.follow)
+        self.store.flush_recovered()
+        self._resolvers = self._make_workers("headrace-resolver", 1, self.reactor)
+        self.cluster_part = ClusterPart(
+            self.settings,
+            own,
+            self.catalog,
+            cluster=self.cluster,
+            topics=self.topics,
+            store=self.store,
+            reactor=self.reactor,
+            resolving=self._resolvers,
+            clock=self.clock,
+        )
+        self.controller = self.cluster_part.controller
+        self.producer_ids = ProducerIds(self.cluster_part.producer_ids.take)
+
+    def _join(self, part: ClusterPart) -> None:
+        """Registers, and reads the tree; then clients are served."""
+        self.server.hold()
+        part.start(self._registration().endpoints, self.router.fetch_handler)
+        self.reactor.run(lambda: part.is_ready or part.refusal is not None)
+        if part.refusal is not None:
+            raise part.refusal
+        self.cluster_id = self.cluster.image.cluster_id
+        for directory in self.store.directories:
+            if directory.online:
+                directory.write_meta(self.cluster_id, self.settings.node_id)
+        self.server.go_on()
 
     def _parts(self) -> Parts:
         """What handlers see of this broker."""
@@ -272,6 +326,8 @@ class Node:
                 self.reactor,
                 self.producer_ids.next,
                 is_serving=self.port >= 0,
+                markers=self.cluster_part.markers if self.cluster_part is not None else lambda local: local,
+                elsewhere=self.cluster_part.transactions if self.cluster_part is not None else None,
             )
             self._coordination.start()
         return self._coordination
@@ -377,6 +433,7 @@ class Node:
         """Stops listening, writes all that is staged, flushes, and marks the directories as cleanly stopped."""
         if not self._stop_listening():
             return
+        self._leave_cluster()
         self.compactor.close()
         self.scrub.close()
         self._compaction_process.close()
@@ -399,11 +456,26 @@ class Node:
                 self.catalog.close()
         self.reactor.close()
 
+    def _leave_cluster(self) -> None:
+        """Others are told at once that this broker is gone."""
+        part = self.cluster_part
+        if part is None:
+            return
+        left: list[bool] = []
+        part.close(lambda: left.append(True))
+        until = perf_counter() + STOP_S_MAX
+        self.reactor.call_later(STOP_S_MAX, _nothing)
+        self.reactor.run_once_more(lambda: bool(left) or perf_counter() > until)
+        if self._resolvers is not None:
+            self._resolvers.abandon(0.0)
+
     def abandon(self) -> None:
         """Leaves everything as `kill -9` would: nothing more is written, flushed or answered. For tests; the loop must
         have ended."""
         if not self._stop_listening():
             return
+        if self.cluster_part is not None:
+            self.cluster_part.abandon()
         self._compaction_process.close()
         # What was handed to a thread may still reach the disk, as it may when a process is killed.
         for workers in (self.slow_workers, self._cleaners, self._scrubbers, self._writers, self._flushers):

@@ -8,7 +8,7 @@ look after files and not after clients.
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.core.errors import PeerError
 from headrace.log.partition_log import PartitionLog
@@ -31,8 +31,26 @@ ELSEWHERE: Final = "elsewhere"  # other brokers have it
 NO_EPOCH: Final = -1  # a client that does not say which leader it knows
 
 
+class Watcher(Protocol):
+    """Who is told of each change of a partition: of its high watermark, or of its role."""
+
+    def wake(self) -> None: ...
+
+
 class Partition:
-    __slots__ = ("_waits", "index", "isr", "leader_epoch", "led", "local", "replicas", "role", "topic", "topic_id")
+    __slots__ = (
+        "_waits",
+        "index",
+        "isr",
+        "leader_epoch",
+        "led",
+        "local",
+        "replicas",
+        "role",
+        "topic",
+        "topic_id",
+        "watchers",
+    )
 
     def __init__(self, topic: str, topic_id: uuid.UUID, index: int, local: PartitionLog | None, broker_id: int) -> None:
         """A new partition is led by the broker itself, which is its only replica."""
@@ -45,9 +63,15 @@ class Partition:
         self.leader_epoch = local.leader_epoch if local is not None else 0
         self.replicas: tuple[int, ...] = (broker_id,)
         self.isr: tuple[int, ...] = (broker_id,) if local is not None else ()
+        self.watchers: list[Watcher] = []  # followers, who stay when they are woken
         self._waits: dict[FetchWait, None] | None = None
         if local is not None:
             local.on_high_watermark.append(self.wake)
+
+    def hold(self) -> None:
+        """Nobody is served before a role is given."""
+        self.role = OFFLINE
+        self.led = None
 
     def attach(self, log: PartitionLog) -> None:
         """Its log was made. Nobody is served from it before a role is given."""
@@ -148,3 +172,5 @@ class Partition:
         """The log has grown, or is gone: those who wait look again at the end of this turn."""
         for wait in self._waits or ():
             wait.wake()
+        for watcher in self.watchers:
+            watcher.wake()

@@ -15,7 +15,7 @@ from headrace.broker.client_software import ClientSoftware
 from headrace.broker.dynamic_settings import DynamicSettings
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.rights import Rights
-from headrace.broker.standalone import StandaloneController
+from headrace.broker.topic_controller import TopicController
 from headrace.broker.topics import Topics
 from headrace.core.clock import Clock
 from headrace.core.settings.broker import BrokerSettings
@@ -34,7 +34,7 @@ class Parts:
     clock: Clock
     topics: Topics
     cluster: Cluster
-    controller: StandaloneController
+    controller: TopicController
     store: LogStore
     dynamic_settings: DynamicSettings
     producer_ids: ProducerIds
@@ -85,7 +85,9 @@ class TransactionParts(LogParts, Protocol):
     def transactions(self) -> Transactions: ...
 
 
-class TransactionOffsetParts(OffsetParts, TransactionParts, Protocol): ...
+class TransactionOffsetParts(OffsetParts, TransactionParts, Protocol):
+    @property
+    def coordination(self) -> Coordination: ...
 
 
 class ProducerParts(TransactionParts, Protocol):
@@ -123,7 +125,7 @@ class CoordinatorParts(ClusterParts, Protocol):
 
 class TopicParts(ClusterParts, LogParts, Protocol):
     @property
-    def controller(self) -> StandaloneController: ...
+    def controller(self) -> TopicController: ...
 
 
 class MetadataParts(TopicParts, Protocol):

@@ -43,7 +43,7 @@ class Router:
         self.server = server
         self.reactor = server.reactor
         self._produce = produce_handler
-        self._fetch = fetch_handler
+        self.fetch_handler = fetch_handler
         self._metrics = metrics
         self._throttle = throttle
 
@@ -77,7 +77,7 @@ class Router:
                 self._metrics.requests[key] += 1
                 if version >= fetch.FLEXIBLE_FROM:
                     body = skip_tags(view, body)
-                self._fetch.handle(connection, view, body, end, version, correlation_id)
+                self.fetch_handler.handle(connection, view, body, end, version, correlation_id)
             else:
                 self._other(connection, view[body:end], key, version, correlation_id)
         finally:

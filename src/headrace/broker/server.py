@@ -102,6 +102,15 @@ class Server:
         self.reactor.every(TICK_SECONDS, self._tick)
         return {name: each.port for name, each in self._listeners.items()}
 
+    def hold(self) -> None:
+        """Nobody is served yet: who connects waits."""
+        for each in self._listeners.values():
+            each.hold()
+
+    def go_on(self) -> None:
+        for each in self._listeners.values():
+            each.go_on()
+
     def _welcome(self, listener: ListenerAddress, sock: socket.socket, address: tuple[str, int]) -> None:
         settings, metrics = self._settings, self.metrics
         host = address[0]

@@ -7,15 +7,14 @@ yields where others may be served; a topic that one of them is at cannot be chan
 ZooKeeper's tree stands in the place of the catalog, and the elected controller in the place of this one.
 """
 
-import uuid
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Final
 
 from headrace.broker import strays, topic_config
 from headrace.broker.assignment import check_replicas
 from headrace.broker.catalog import Catalog, TopicEntry
-from headrace.broker.topic_names import INTERNAL, check_collision, check_name, folded
+from headrace.broker.topic_names import INTERNAL, check_name
+from headrace.broker.topic_plans import NewTopic, Replicas, TopicPlans, check_count, new_topic_id, too_few_brokers
 from headrace.broker.topics import Topic, Topics
 from headrace.core.errors import PeerError, StorageError
 from headrace.core.settings.broker import BrokerSettings
@@ -28,26 +27,6 @@ from headrace.replication.image import NO_LEADER, ImageDelta, PartitionImage, To
 
 DEFAULT_FACTOR: Final = -1  # of a client that leaves the number of replicas to the controller
 
-Replicas = tuple[int, ...]  # the preferred leader first
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
-    """A topic that was checked and may be made."""
-
-    name: str
-    id: uuid.UUID
-    replicas: Sequence[Replicas]  # of each partition
-    overrides: dict[str, str]
-
-    @property
-    def partition_count(self) -> int:
-        return len(self.replicas)
-
-    @property
-    def replication_factor(self) -> int:
-        return len(self.replicas[0])
-
 
 class StandaloneController:
     def __init__(
@@ -59,9 +38,7 @@ class StandaloneController:
         self._topics = topics
         self._cluster = cluster
         self._settings = settings
-        self._by_folded: dict[str, str] = {}
-        self._changing: set[str] = set()  # topics that are made, grown or deleted in steps
-        self._changing_folded: dict[str, str] = {}
+        self._plans = TopicPlans(lambda: cluster.image)
         self._partitions: dict[tuple[int, bool], PartitionImage] = {}  # most are equal: they share one value
 
     def load(self) -> None:
@@ -70,7 +47,7 @@ class StandaloneController:
         found: dict[str, TopicImage] = {}
         for entry in self._catalog.topics.values():
             found[entry.name] = self._image(entry)
-            self._by_folded[folded(entry.name)] = entry.name
+        self._plans.follow(found)
         self._cluster.apply(ImageDelta(topics=found))
         # The broker may have stopped between the catalog and a log: that log is made now.
         finish(self._topics.reconcile(self._cluster.image))
@@ -82,12 +59,7 @@ class StandaloneController:
         """Where so many new partitions go: here, each of them. The default is one replica whatever
         default.replication.factor says: the start warned of it."""
         if factor > 1:
-            why = (
-                f"Unable to replicate the partition {factor} time(s): The target replication factor of"
-                f" {factor} cannot be reached because only 1 broker(s) are registered"
-                " or some brokers have all their log directories cordoned."
-            )
-            raise PeerError(error_codes.INVALID_REPLICATION_FACTOR, why)
+            raise too_few_brokers(factor, 1)
         return ((self._settings.node_id,),) * count
 
     def assigned(self, manual: Sequence[Sequence[int]]) -> Sequence[Replicas]:
@@ -107,16 +79,9 @@ class StandaloneController:
 
     def plan(self, name: str, partition_count: int, overrides: Mapping[str, str | None]) -> NewTopic:
         """A new topic, checked and not yet made. Raises `PeerError` with Kafka's code and words."""
-        check_name(name)
-        if name in self._cluster.image.topics or name in self._changing:
-            raise PeerError(error_codes.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        alike = folded(name)
-        check_collision(name, self._by_folded.get(alike) or self._changing_folded.get(alike))
-        checked = topic_config.check(overrides, self._settings)
-        if partition_count <= 0:
-            why = "Number of partitions was set to an invalid non-positive value."
-            raise PeerError(error_codes.INVALID_PARTITIONS, why)
-        return NewTopic(name=name, id=_new_id(), replicas=self.placed(partition_count), overrides=checked)
+        checked = self._plans.check(name, overrides, self._settings)
+        check_count(partition_count)
+        return NewTopic(name=name, id=new_topic_id(), replicas=self.placed(partition_count), overrides=checked)
 
     def make(self, planned: Sequence[NewTopic]) -> list[Topic | PeerError]:
         return finish(self.make_in_steps(planned))
@@ -128,7 +93,7 @@ class StandaloneController:
             for new in planned
         ]
         names = {new.name for new in planned}
-        self._begin(names)
+        self._plans.begin(names)
         problems: dict[str, PeerError] = {}
         try:
             self._record(lambda: self._catalog.put_topics(entries))
@@ -143,10 +108,10 @@ class StandaloneController:
                     problems[entry.name] = PeerError(error_codes.KAFKA_STORAGE_ERROR, str(error))
                     continue
                 made[entry.name] = image
-                self._by_folded[folded(entry.name)] = entry.name
+            self._plans.follow(made)
             self._cluster.apply(ImageDelta(topics=made))
         finally:
-            self._end(names)
+            self._plans.end(names)
         return [problems.get(new.name) or self._topics.by_name[new.name] for new in planned]
 
     def create(
@@ -166,7 +131,7 @@ class StandaloneController:
         if topic is not None:
             return topic
         check_name(name)
-        if name in self._changing:
+        if self._plans.is_changing(name):
             raise PeerError(error_codes.LEADER_NOT_AVAILABLE, f"The topic '{name}' is being made or deleted.")
         if not allowed or not self._settings.auto_create_topics_enable or name in INTERNAL:
             why = "This server does not host this topic-partition."
@@ -179,27 +144,27 @@ class StandaloneController:
     def delete_in_steps(self, *names: str) -> Generator[None, None, None]:
         """Deletes them all, with one fsync of the catalog. Clients see none of them from the first step on, and after a
         stop or a crash at any later one the next start removes what is left."""
-        topics = [self._existing(name) for name in names]
-        self._begin(names)
+        topics = [self._plans.existing(name) for name in names]
+        self._plans.begin(names)
         try:
             self._record(lambda: self._catalog.delete_topics(names))
-            for name in names:
-                self._by_folded.pop(folded(name), None)
-            self._cluster.apply(ImageDelta(topics=dict.fromkeys(names)))
+            gone: dict[str, TopicImage | None] = dict.fromkeys(names)
+            self._plans.follow(gone)
+            self._cluster.apply(ImageDelta(topics=gone))
             yield from self._topics.reconcile(self._cluster.image)
             # While the names are taken: what is said of a new topic of that name must stay.
             yield from self.on_deleted(topics)
         finally:
-            self._end(names)
+            self._plans.end(names)
 
     def grow(self, name: str, total: int) -> None:
         finish(self.grow_in_steps(name, total))
 
     def grow_in_steps(self, name: str, total: int) -> Generator[None, None, None]:
-        topic = self._existing(name)
+        topic = self._plans.existing(name)
         before = len(topic.partitions)
         grown = TopicEntry(name=name, id=topic.id, partition_count=total, overrides=topic.overrides)
-        self._begin([name])
+        self._plans.begin([name])
         try:
             self._record(lambda: self._catalog.put_topics([grown]))
             image = self._image(grown, all_led=True)
@@ -212,11 +177,11 @@ class StandaloneController:
             partitions = self._existing_partitions(name) + image.partitions[before:]
             self._cluster.apply(ImageDelta(topics={name: _with_partitions(image, partitions)}))
         finally:
-            self._end([name])
+            self._plans.end([name])
 
     def alter(self, name: str, overrides: Mapping[str, str | None], *, validate_only: bool = False) -> None:
         """Replaces all that the topic sets itself."""
-        topic = self._existing(name)
+        topic = self._plans.existing(name)
         checked = topic_config.check(overrides, self._settings)
         if name in INTERNAL:
             topic_config.keep_compacted(name, checked)
@@ -226,6 +191,13 @@ class StandaloneController:
         self._record(lambda: self._catalog.put_topics([entry]))
         altered = TopicImage(name=name, id=topic.id, partitions=topic.partitions, overrides=checked)
         self._cluster.apply(ImageDelta(topics={name: altered}))
+
+    def alter_in_steps(
+        self, name: str, overrides: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> Generator[None, None, None]:
+        """In one step, as it is here."""
+        yield from ()
+        self.alter(name, overrides, validate_only=validate_only)
 
     def settings_changed(self, settings: BrokerSettings) -> None:
         self._settings = settings
@@ -284,40 +256,12 @@ class StandaloneController:
     def _existing_partitions(self, name: str) -> tuple[PartitionImage, ...]:
         return self._cluster.image.topics[name].partitions
 
-    def _existing(self, name: str) -> TopicImage:
-        topic = self._cluster.image.topics.get(name)
-        if topic is None:
-            why = f"The topic '{name}' does not exist."
-            raise PeerError(error_codes.UNKNOWN_TOPIC_OR_PARTITION, why)
-        if name in self._changing:
-            why = f"The topic '{name}' is being changed by another request; try again when that is answered."
-            raise PeerError(error_codes.REQUEST_TIMED_OUT, why)
-        return topic
-
     def _record(self, write: Callable[[], None]) -> None:
         try:
             write()
         except StorageError as error:
             raise PeerError(error_codes.KAFKA_STORAGE_ERROR, str(error)) from error
 
-    def _begin(self, names: Collection[str]) -> None:
-        for name in names:
-            self._changing.add(name)
-            self._changing_folded[folded(name)] = name
-
-    def _end(self, names: Collection[str]) -> None:
-        for name in names:
-            self._changing.discard(name)
-            self._changing_folded.pop(folded(name), None)
-
 
 def _with_partitions(image: TopicImage, partitions: tuple[PartitionImage, ...]) -> TopicImage:
     return TopicImage(name=image.name, id=image.id, partitions=partitions, overrides=image.overrides)
-
-
-def _new_id() -> uuid.UUID:
-    """Kafka keeps ids that begin with a dash in their text form out of use, and so do we."""
-    while True:
-        topic_id = uuid.uuid4()
-        if topic_id.bytes[0] >> 2 != 62:  # the sixth-bit value that base64 writes as a dash
-            return topic_id

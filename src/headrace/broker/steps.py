@@ -7,12 +7,11 @@ written, in the same way. Most are done within the first slice of time, and then
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.broker.api import Later, Request, framed
-from headrace.core.steps import finish
 from headrace.protocol.message_reader import Meter
 from headrace.protocol.messages import Body, decode_request_in_steps, encode_response_in_steps
 
@@ -28,22 +27,61 @@ FEW: Final = 8  # so many topics, partitions or resources are done at once
 ITEMS_PER_STEP: Final = 32  # of a loop whose single rounds cost next to nothing
 ITEMS_MIN: Final = 100  # an answer with more of them, in its lists and the lists in those, is written in steps
 
-Work = Generator[None, None, "bytes | Later"]
+Work = Generator["Pause | None", None, "bytes | Later"]
 Answered = TypeVar("Answered", bound="Body | Later")
 Key = TypeVar("Key")
 
 
-class Steps:
-    __slots__ = ("body", "must_end")
+class Pause:
+    """What steps yield that cannot go on before something has happened elsewhere: they are left alone until `end`."""
 
-    def __init__(self, body: Generator[None, None, Body | Later], *, must_end: bool = False) -> None:
+    __slots__ = ("_go_on", "is_over")
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self._go_on: Callable[[], None] | None = None
+
+    def end(self) -> None:
+        """Once; a second time changes nothing."""
+        if not self.is_over:
+            self.is_over = True
+            if self._go_on is not None:
+                self._go_on()
+
+    def then(self, go_on: Callable[[], None]) -> None:
+        if self.is_over:
+            go_on()
+        else:
+            self._go_on = go_on
+
+
+class Steps:
+    __slots__ = ("body", "must_end", "pause")
+
+    def __init__(
+        self,
+        body: Generator[Pause | None, None, Body | Later],
+        *,
+        must_end: bool = False,
+        pause: Pause | None = None,
+    ) -> None:
         self.body = body
         self.must_end = must_end  # it changes something: it is done also when nobody waits for it any more
+        self.pause = pause  # that it stands at already
 
 
-def stepped(body: Generator[None, None, Answered], count: int, *, must_end: bool = False) -> Answered | Steps:
-    """At once if it is about a few things only."""
-    return finish(body) if count <= FEW else Steps(body, must_end=must_end)
+def stepped(body: Generator[Pause | None, None, Answered], count: int, *, must_end: bool = False) -> Answered | Steps:
+    """At once if it is about a few things only, and waits for nothing."""
+    if count > FEW:
+        return Steps(body, must_end=must_end)
+    while True:
+        try:
+            pause = next(body)
+        except StopIteration as end:
+            found: Answered = end.value
+            return found
+        if pause is not None and not pause.is_over:
+            return Steps(body, must_end=True, pause=pause)
 
 
 def up_to_few(counts: Iterable[int]) -> int:
@@ -99,7 +137,12 @@ def reading(parts: Parts, api: Api, request: Request, data: bytes, at: int, mete
 
 
 def writing(request: Request, answer: Body | Steps) -> Work:
-    body = (yield from answer.body) if isinstance(answer, Steps) else answer
+    if isinstance(answer, Steps):
+        if answer.pause is not None:
+            yield answer.pause
+        body = yield from answer.body
+    else:
+        body = answer
     if isinstance(body, Later):
         return body
     if isinstance(body, bytes):
@@ -121,6 +164,7 @@ class InSteps:
         "_held_bytes",
         "_meter",
         "_must_end",
+        "_paused",
         "_request",
         "_router",
         "_slot",
@@ -150,6 +194,7 @@ class InSteps:
         self._meter = meter
         self._under_way_bytes = self._held_bytes = 0  # as the server has counted them
         self._slot = slot
+        self._paused: Pause | None = None
 
     def begin(self) -> None:
         if not self._run():
@@ -159,7 +204,14 @@ class InSteps:
                 self._under_way_bytes = self._unread_bytes
                 self._router.server.begin(self._connection, self._under_way_bytes)
             self._count()
-            self._router.reactor.call_soon(self._go_on)
+            self._go_on_later()
+
+    def _go_on_later(self) -> None:
+        call_soon = self._router.reactor.call_soon
+        if self._paused is None:
+            call_soon(self._go_on)
+        else:
+            self._paused.then(lambda: call_soon(self._go_on))
 
     def _go_on(self) -> None:
         if self._connection.closed and not (self._must_end or self._request.must_end):
@@ -176,7 +228,7 @@ class InSteps:
             return
         if not done:
             self._count()
-            self._router.reactor.call_soon(self._go_on)
+            self._go_on_later()
 
     def _is_unread(self) -> bool:
         return self._unread_bytes > 0 and self._request.body is None
@@ -207,13 +259,17 @@ class InSteps:
     def _run(self) -> bool:
         """True when it is answered, or left to one who answers later."""
         until = perf_counter() + STEPS_S
+        self._paused = None
         while True:
             try:
-                next(self._work)
+                pause = next(self._work)
             except StopIteration as end:
                 self._let_go()
                 self._answer(end.value)
                 return True
+            if pause is not None and not pause.is_over:
+                self._paused = pause
+                return False
             if perf_counter() > until:
                 return False
 

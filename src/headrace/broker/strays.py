@@ -35,7 +35,7 @@ def sort_out(catalog: Catalog, store: LogStore, settings: BrokerSettings) -> Non
     for log in list(store.logs.values()):
         if log.topic in deleted_names and _was_deleted(log, catalog, store):
             if log.directory.path in behind:
-                _set_aside(log, store)
+                set_aside(log, store)
             else:
                 _log.info("%s is of a topic that was deleted: it is removed", log.path)
                 store.delete(log)
@@ -51,7 +51,7 @@ def sort_out(catalog: Catalog, store: LogStore, settings: BrokerSettings) -> Non
             or log.index >= known.partition_count
             or (log.directory.path in behind and topic_id_of(log, store) not in (None, known.id))
         ):
-            _set_aside(log, store)
+            set_aside(log, store)
     if in_doubt or catalog.doubt:
         _adopt(in_doubt, catalog, store, settings)
 
@@ -116,7 +116,7 @@ def topic_id_of(log: PartitionLog, store: LogStore) -> uuid.UUID | None:
         return None
 
 
-def _set_aside(log: PartitionLog, store: LogStore) -> None:
+def set_aside(log: PartitionLog, store: LogStore) -> None:
     aside = f"{log.path[: -len(log.name)]}{log.topic[:150]}-{log.index}.{uuid.uuid4().hex}{STRAY_SUFFIX}"
     del store.logs[log.topic, log.index]
     log.directory.log_count -= 1

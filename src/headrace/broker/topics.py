@@ -51,6 +51,10 @@ class Topics:
         self._coordinated: list[tuple[Partition, bool]] = []  # of internal topics, changed by the delta at hand
         # A partition of an internal topic has another role, or (True) is gone: told when a whole delta is followed.
         self.on_coordinated: Callable[[Partition, bool], None] = lambda partition, is_deleted: None
+        # In a cluster: a partition has this role now, or its topic is gone; and which incarnation this broker is.
+        self.on_placed: Callable[[Partition, PartitionImage], None] = lambda partition, image: None
+        self.on_gone: Callable[[Partition], None] = lambda partition: None
+        self.incarnation: Callable[[], int] | None = None
         self.revision = 0  # another one after each change of a topic
         self.packs_anew = False  # some topic has a compression of its own
 
@@ -113,6 +117,8 @@ class Topics:
             if index == len(topic.partitions):
                 log = self._store.find(topic.name, index) if self._broker_id in now.replicas else None
                 topic.partitions.append(Partition(topic.name, topic.id, index, log, self._broker_id))
+                if self.incarnation is not None:
+                    topic.partitions[index].hold()
                 if log is not None and log.config is not topic.config:
                     log.reconfigure(topic.config)
             self._place(topic.partitions[index], now)
@@ -129,10 +135,11 @@ class Topics:
         elif partition.local is None:
             partition.go_offline(image.leader_epoch, image.replicas)
             self._wanted[partition] = None
-        elif image.leader == me:
+        elif image.leader == me and (self.incarnation is None or image.leader_incarnation == self.incarnation()):
             partition.lead(image.leader_epoch, image.isr, image.replicas)
         else:
             partition.follow(image.leader_epoch, image.replicas)
+        self.on_placed(partition, image)
         if partition.topic in INTERNAL:
             self._coordinated.append((partition, False))
 
@@ -147,8 +154,21 @@ class Topics:
             self._wanted.pop(partition, None)
             if partition.local is not None:
                 self._unwanted.append((partition, partition.local))
+            self.on_gone(partition)
             if topic.internal:
                 self._coordinated.append((partition, True))
+
+    def resign(self) -> None:
+        """What this broker leads it leads no more: the session that it was given in is over. The image will say who
+        does."""
+        for topic in self.by_name.values():
+            for partition in topic.partitions:
+                if partition.led is not None:
+                    partition.follow(partition.leader_epoch)
+                    self.on_gone(partition)
+                    if topic.internal:
+                        self._coordinated.append((partition, False))
+        self._tell_coordinators()
 
     # ── logs ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -166,6 +186,10 @@ class Topics:
             for log in made:
                 self._store.delete(log)
             raise
+
+    @property
+    def is_reconciled(self) -> bool:
+        return not (self._wanted or self._unwanted)
 
     def reconcile(self, image: ClusterImage) -> Generator[None, None, None]:
         """Makes the logs that the image gives to this broker, deletes those that it took away. A log that cannot be

@@ -26,6 +26,7 @@ class LogDirectory:
         self.locked_by_other = False
         self.is_new = False  # nothing was ever kept here, though it may be formatted
         self.cluster_id = ""
+        self.directory_id = str(uuid.uuid4())  # of a new one; else what it says itself
         self.damage = DamageBook()
         self._disk = disk
         self._lock: DirectoryLock | None = None
@@ -61,12 +62,14 @@ class LogDirectory:
                 " or give another directory"
             )
         self.cluster_id = meta.cluster_id
+        self.directory_id = str(meta.directory_id or self.path)
         self.is_new = FORMATTED_FILES.issuperset(os.listdir(self.path))
 
     def write_meta(self, cluster_id: str, node_id: int) -> None:
         """Once, when the directory is new."""
         if not self.cluster_id:
-            meta = checkpoints.MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=uuid.uuid4())
+            own = uuid.UUID(self.directory_id)
+            meta = checkpoints.MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=own)
             file = os.path.join(self.path, checkpoints.META_PROPERTIES_FILE)
             self._disk.replace_file(file, checkpoints.encode_meta_properties(meta).encode())
             self.cluster_id = cluster_id

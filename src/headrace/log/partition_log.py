@@ -157,6 +157,12 @@ class PartitionLog:
         return self.flush_state.recovery_point
 
     @property
+    def is_at_rest(self) -> bool:
+        """Nothing of it is staged, written, flushed or looked at: it may be cut."""
+        state = self.flush_state
+        return self.appender.is_idle and not (state.is_under_way or self.surveys or state.waiting)
+
+    @property
     def is_small(self) -> bool:
         """Reading it through costs next to nothing."""
         return len(self.segments) == 1 and self.active.size <= SMALL_BYTES_MAX
@@ -263,10 +269,17 @@ class PartitionLog:
         for waiter in waiters:
             waiter.written(self)
 
-    def share(self) -> None:
-        """There are other replicas: the high watermark is what they have, from the last checkpoint on."""
+    def share(self, *, is_alone_so_far: bool = False) -> None:
+        """There are other replicas: the high watermark is what they have, from the last checkpoint on; or from now on,
+        where this one was the only one until now and so committed by itself."""
         self.commits_alone = False
-        self.high_watermark = self.saved_high_watermark
+        if not is_alone_so_far:
+            self.high_watermark = self.saved_high_watermark
+
+    def commit_alone(self) -> None:
+        """There is no other replica any more: what is settled here is committed."""
+        self.commits_alone = True
+        self.commit_to(self.settled_offset)
 
     def commit_to(self, offset: int) -> None:
         """The replicas in sync have all below `offset`. It never falls."""

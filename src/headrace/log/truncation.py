@@ -22,10 +22,9 @@ logger = logging.getLogger(__name__)
 
 def lower_recovery_point(log: "PartitionLog", offset: int) -> None:
     """Before the cut: from now on nothing above `offset` counts as flushed. The log must be at rest."""
-    state = log.flush_state
-    if not log.appender.is_idle or state.is_under_way or log.surveys or state.waiting:
+    if not log.is_at_rest:
         raise InvariantError(f"{log.name}: to be cut at {offset} while it is written, flushed or looked at")
-    state.lower(offset)
+    log.flush_state.lower(offset)
 
 
 def recovery_point_below(log: "PartitionLog", offset: int) -> int:

@@ -70,6 +70,13 @@ class Listener:
         if not self._closed:
             self._reactor.change(self._socket.fileno(), READ)
 
+    def hold(self) -> None:
+        """Connections wait in the kernel's queue until `go_on`."""
+        self._reactor.change(self._socket.fileno(), 0)
+
+    def go_on(self) -> None:
+        self._look_again()
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True

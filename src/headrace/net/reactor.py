@@ -126,16 +126,29 @@ class Reactor:
         self._stopping = True
         self.call_from_thread(lambda: None)
 
+    def run_once_more(self, until: Callable[[], bool]) -> None:
+        """After the loop has ended: what its owner still has to say to others."""
+        self._stopping = False
+        try:
+            self.run(until)
+        finally:
+            self._stopping = True
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping
+
     # ── the loop ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def run(self) -> None:
+    def run(self, until: Callable[[], bool] | None = None) -> None:
+        """Until it is stopped; or, before its owner serves anybody, until something has come about."""
         poll = self._epoll.poll
         owners = self._owners
         hooks = self.end_of_turn
         from_threads = self._from_threads
         soon = self._soon
         clock = time.perf_counter
-        while not self._stopping:
+        while not self._stopping and (until is None or not until()):
             try:
                 events = poll(self._wait_seconds(), EVENTS_MAX)
             except OSError as error:

@@ -47,6 +47,7 @@ _OUT_V5: Final = Struct(">ihqqq")
 _EPOCH_END: Final = Struct(">iq")
 _ABORTED: Final = Struct(">qq")
 _ID: Final = Struct(">i")
+_REPLICA_STATE: Final = Struct(">iq")
 
 TopicKey = str | bytes
 
@@ -61,6 +62,7 @@ class FetchPartition(NamedTuple):
 
 class FetchRequest(NamedTuple):
     replica_id: int
+    replica_epoch: int  # the incarnation of the follower; -1 of one that does not say it
     wait_ms_max: int
     bytes_min: int
     bytes_max: int
@@ -142,14 +144,14 @@ def _plain(data: memoryview, at: int, version: int) -> tuple[FetchRequest, int]:
     committed = isolation == 1
     return (
         FetchRequest(
-            replica_id, wait_ms, bytes_min, bytes_max, committed, session_id, session_epoch, topics, forgotten
+            replica_id, -1, wait_ms, bytes_min, bytes_max, committed, session_id, session_epoch, topics, forgotten
         ),
         at,
     )
 
 
 def _flexible(data: memoryview, at: int, version: int) -> tuple[FetchRequest, int]:
-    replica_id = -1
+    replica_id = replica_epoch = -1
     if version < REPLICA_STATE_FROM:
         replica_id = I32.unpack_from(data, at)[0]
         at += 4
@@ -182,13 +184,22 @@ def _flexible(data: memoryview, at: int, version: int) -> tuple[FetchRequest, in
     size, at = read_uvarint(data, at)
     at += size - 1 if size else 0
     if version >= REPLICA_STATE_FROM:
-        replica_id, at = _replica_state(data, at)
+        replica_id, replica_epoch, at = _replica_state(data, at)
     else:
         at = skip_tags(data, at)
     committed = isolation == 1
     return (
         FetchRequest(
-            replica_id, wait_ms, bytes_min, bytes_max, committed, session_id, session_epoch, topics, forgotten
+            replica_id,
+            replica_epoch,
+            wait_ms,
+            bytes_min,
+            bytes_max,
+            committed,
+            session_id,
+            session_epoch,
+            topics,
+            forgotten,
         ),
         at,
     )
@@ -200,17 +211,17 @@ def _topic(data: memoryview, at: int, version: int) -> tuple[TopicKey, int]:
     return read_compact_string(data, at)
 
 
-def _replica_state(data: memoryview, at: int) -> tuple[int, int]:
-    """From v15 on a follower names itself in tagged field 1; consumers leave it out."""
-    replica_id = -1
+def _replica_state(data: memoryview, at: int) -> tuple[int, int, int]:
+    """From v15 on a follower names itself and its incarnation in tagged field 1; consumers leave it out."""
+    replica_id = replica_epoch = -1
     count, at = read_uvarint(data, at)
     for _ in range(count):
         tag, at = read_uvarint(data, at)
         size, at = read_uvarint(data, at)
         if tag == 1:
-            replica_id = I32.unpack_from(data, at)[0]
+            replica_id, replica_epoch = _REPLICA_STATE.unpack_from(data, at)
         at += size
-    return replica_id, at
+    return replica_id, replica_epoch, at
 
 
 def _bounded(count: int, before: int) -> int:

@@ -82,6 +82,7 @@ class ImageDelta:
     brokers: Mapping[int, BrokerImage | None] = field(default_factory=dict)
     topics: Mapping[str, TopicImage | None] = field(default_factory=dict)
     controller_id: int | None = None
+    cluster_id: str | None = None  # a broker without data learns it when it joins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +111,7 @@ class ClusterImage:
             brokers = {each.id: each for _, each in sorted(changed.items()) if each is not None}
         return replace(
             self,
+            cluster_id=self.cluster_id if delta.cluster_id is None else delta.cluster_id,
             controller_id=self.controller_id if delta.controller_id is None else delta.controller_id,
             brokers=brokers,
             topics=topics,

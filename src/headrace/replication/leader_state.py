@@ -80,6 +80,11 @@ class LeaderState:
         follower = self._followers.get(broker)
         return follower.end if follower is not None else NOTHING_FETCHED
 
+    def incarnation_of(self, broker: int) -> int:
+        """Of a follower, by its last fetch."""
+        follower = self._followers.get(broker)
+        return follower.incarnation if follower is not None else NOTHING_FETCHED
+
     # ── what happens ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def appended(self, end: int) -> None:

@@ -103,6 +103,17 @@ class TreeView:
         if failed[0] != failed[1]:
             self._changed_topics.update(*failed)
 
+    def controller_epoch(self, topic: str, index: int) -> int:
+        """Of the controller that wrote a partition's state last."""
+        state = self._states.get(topic, {}).get(index)
+        return state.controller_epoch if state is not None else 0
+
+    def states_of(self, path: str) -> list[str]:
+        """Of the assignment of a topic: where the states of its partitions lie. Of anything else: none."""
+        found = _TOPIC.fullmatch(path)
+        told = self._assignments.get(found[1]) if found else None
+        return [znodes.state(found[1], index) for index in range(len(told.replicas))] if found and told else []
+
     # ── what follows ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def delta(self) -> ImageDelta | None:

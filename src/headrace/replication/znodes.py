@@ -11,7 +11,7 @@ import base64
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -178,10 +178,38 @@ def _host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def write_incarnation(boot_id: str, directories: Mapping[str, str]) -> bytes:
-    """`/headrace/brokers/N`, written at each start: its version is the incarnation. The boot of the machine and the ids
-    of the directories tell the next start what may have been lost."""
-    return _write({"version": 1, "boot_id": boot_id, "directories": dict(directories)})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footing:
+    """`/headrace/brokers/N`, written at each start: its version is the incarnation. What the broker stood on tells the
+    next start what may have been lost since."""
+
+    boot_id: str  # of the machine: a new one means that what was only in its memory is gone
+    directories: frozenset[str]  # the ids of the log directories that were there
+    intact_from: int
+
+
+def write_footing(told: Footing) -> bytes:
+    return _write(
+        {
+            "version": 1,
+            "boot_id": told.boot_id,
+            "directories": sorted(told.directories),
+            "intact_from": told.intact_from,
+        }
+    )
+
+
+def read_footing(number: int, data: bytes) -> Footing:
+    path = incarnation(number)
+    found = _read(path, data)
+    try:
+        return Footing(
+            boot_id=str(found["boot_id"]),
+            directories=frozenset(map(str, found["directories"])),
+            intact_from=int(found["intact_from"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unread(path, "what a broker stood on", error) from error
 
 
 # ── topics ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -195,6 +223,15 @@ class Assignment:
     replicas: tuple[tuple[int, ...], ...]
     adding: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # by the number of the partition
     removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def ended(self, index: int, replicas: tuple[int, ...]) -> Assignment:
+        """The reassignment of one partition is over: these are its replicas."""
+        return replace(
+            self,
+            replicas=(*self.replicas[:index], replicas, *self.replicas[index + 1 :]),
+            adding={each: brokers for each, brokers in self.adding.items() if each != index},
+            removing={each: brokers for each, brokers in self.removing.items() if each != index},
+        )
 
 
 def write_assignment(told: Assignment) -> bytes:

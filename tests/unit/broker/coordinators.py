@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from headrace.broker.api import Later, framed
+from headrace.broker.coordination import Coordination
 from headrace.broker.steps import Steps
 from headrace.core.steps import finish
 
@@ -22,6 +23,11 @@ def give(request: Any, slot: Any, answer: Any) -> None:
 
 
 class Coordinators(SimpleNamespace):
+    # What stands between handlers and the two coordinators is the broker's own.
+    ask_transaction = Coordination.ask_transaction
+    verify_again = Coordination.verify_again
+    _elsewhere = None
+
     def __call__(self) -> Coordinators:
         """As the parts of a broker ask for them."""
         return self

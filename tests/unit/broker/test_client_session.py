@@ -39,7 +39,7 @@ def test_every_request_sees_the_client_id_of_its_own_header(clients, given):
 def test_produce_and_fetch_see_the_session_and_the_client_id(node, clients, client, monkeypatch):
     client.create(node, "t")
     seen = []
-    for handler in (node.router._produce, node.router._fetch):
+    for handler in (node.router._produce, node.router.fetch_handler):
         real = type(handler).handle
 
         def handle(self, connection, *rest, real=real):

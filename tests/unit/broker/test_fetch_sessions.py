@@ -27,7 +27,7 @@ def request(session_id=0, epoch=0, topics=(), forgotten=()):
     names = {}
     for name in forgotten:
         names.setdefault(name[0], []).append(int(name[1:]))
-    return FetchRequest(-1, 500, 1, 1 << 20, False, session_id, epoch, list(topics), list(names.items()))
+    return FetchRequest(-1, -1, 500, 1, 1 << 20, False, session_id, epoch, list(topics), list(names.items()))
 
 
 def partitions(session):

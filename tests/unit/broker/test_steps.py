@@ -317,12 +317,12 @@ def test_a_name_is_free_only_when_what_was_said_of_the_deleted_topic_is_forgotte
 
     def deleted(gone):
         yield
-        told.append(([topic.name for topic in gone], set(node.controller._changing)))
+        told.append(([topic.name for topic in gone], set(node.controller._plans._changing)))
 
     node.controller.on_deleted = deleted
     node.controller.delete("orders", "users")
     assert told == [(["orders", "users"], {"orders", "users"})]
-    assert not node.controller._changing
+    assert not node.controller._plans._changing
 
 
 def test_a_topic_that_grows_keeps_its_partitions_until_all_are_there_and_is_not_changed_meanwhile(node):
@@ -436,7 +436,7 @@ def test_others_are_answered_while_one_request_makes_many_topics(make_node):
         socket.create_connection(("127.0.0.1", node.port)) as two,
     ):
         one.sendall(framed(large))
-        eventually(lambda: node.controller._changing or order, "the topics are being made", poll_s=0)
+        eventually(lambda: node.controller._plans._changing or order, "the topics are being made", poll_s=0)
         two.sendall(framed(small))
         assert two.recv(4)
         order.append("answered")

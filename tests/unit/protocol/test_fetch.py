@@ -109,6 +109,7 @@ def expected_request(version, wanted):
 
     return FetchRequest(
         wanted["replica"][0],
+        wanted["replica"][1] if version >= fetch.REPLICA_STATE_FROM else -1,
         wanted["max_wait"],
         wanted["min_bytes"],
         wanted["max_bytes"],

@@ -16,6 +16,7 @@ from headrace.broker.handlers.config_resources import (
     change_all,
 )
 from headrace.broker.steps import Steps, stepped
+from headrace.broker.topic_controller import Waiting
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import INVALID_REQUEST
 from headrace.protocol.messages import Body
@@ -25,19 +26,19 @@ if TYPE_CHECKING:
 
 
 def handle(parts: ConfigParts, request: Request) -> Body | Steps:
-    def replace(resource: Any) -> None:
-        _replace(parts, resource, request.body.validate_only)
+    def replace(resource: Any) -> Waiting:
+        return _replace(parts, resource, request.body.validate_only)
 
     return stepped(change_all(parts.rights, request, replace), len(request.body.resources), must_end=True)
 
 
-def _replace(parts: ConfigParts, resource: Any, validate_only: bool) -> None:
+def _replace(parts: ConfigParts, resource: Any, validate_only: bool) -> Waiting:
     name = resource.resource_name
     configs = {config.name: config.value for config in resource.configs}
     if resource.resource_type == TOPIC:
         if not name:
             raise PeerError(INVALID_REQUEST, "Default topic resources are not allowed.")
-        parts.controller.alter(name, configs, validate_only=validate_only)
+        yield from parts.controller.alter_in_steps(name, configs, validate_only=validate_only)
     elif resource.resource_type == BROKER:
         layer = broker_layer(name, parts.settings.node_id)
         parts.dynamic_settings.replace(layer, configs, validate_only=validate_only)

@@ -15,7 +15,8 @@ from headrace.broker.rights import (
     DESCRIBE_TOPIC_CONFIGS,
     Rights,
 )
-from headrace.broker.steps import tally
+from headrace.broker.steps import Pause, tally
+from headrace.broker.topic_controller import Waiting
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import INVALID_REQUEST
 from headrace.protocol.messages import Body
@@ -92,9 +93,9 @@ def count_resources(resources: Iterable[Any]) -> Generator[None, None, Mapping[t
 def change_all(
     rights: Rights,
     request: Request,
-    change: Callable[[Any], None],
+    change: Callable[[Any], Waiting],
     nullable: Callable[[Any], Iterable[str]] = lambda _: (),
-) -> Generator[None, None, Body]:
+) -> Generator[Pause | None, None, Body]:
     """Each resource of the request as a whole or not at all. `nullable`: the settings of one that need no value."""
     resources = request.body.resources
     counts = yield from count_resources(resources)
@@ -103,11 +104,11 @@ def change_all(
         try:
             check_change(resource, counts, nullable(resource))
             check_rights(rights, request.session, resource)
-            change(resource)
+            yield from change(resource)
             responses.append(answer(resource, None))
         except PeerError as error:
             responses.append(answer(resource, error))
-        yield
+        yield None
     return {"responses": responses}
 
 

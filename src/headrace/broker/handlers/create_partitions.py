@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.broker.api import Api, Request
 from headrace.broker.handlers.create_topics import PARTITIONS_PER_REQUEST_MAX
 from headrace.broker.rights import ALTER_TOPIC
-from headrace.broker.steps import Steps, tally
+from headrace.broker.steps import Pause, Steps, tally
 from headrace.broker.topic_names import check_not_internal
 from headrace.coordinator.placing import OFFSETS_TOPIC
 from headrace.core.errors import PeerError
@@ -36,7 +36,7 @@ def handle(parts: TopicParts, request: Request) -> Body | Steps:
     return Steps(_answer(parts, request), must_end=True)
 
 
-def _answer(parts: TopicParts, request: Request) -> Generator[None, None, Body]:
+def _answer(parts: TopicParts, request: Request) -> Generator[Pause | None, None, Body]:
     body = request.body
     counts = yield from tally(topic.name for topic in body.topics)
     results: dict[str, Mapping[str, object]] = {}
@@ -56,7 +56,7 @@ def _answer(parts: TopicParts, request: Request) -> Generator[None, None, Body]:
         except PeerError as error:
             message = error.message or None
             results[topic.name] = {"name": topic.name, "error_code": error.code, "error_message": message}
-        yield
+        yield None
     return {"results": list(results.values())}
 
 

@@ -15,9 +15,9 @@ from headrace.broker.api import Api, Request
 from headrace.broker.config_view import ConfigView
 from headrace.broker.handlers.config_resources import check_count
 from headrace.broker.rights import CREATE_IN_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS
-from headrace.broker.standalone import NewTopic
-from headrace.broker.steps import ITEMS_PER_STEP, Steps, stepped, tally, up_to_few
+from headrace.broker.steps import ITEMS_PER_STEP, Pause, Steps, stepped, tally, up_to_few
 from headrace.broker.topic_names import check_collision, folded
+from headrace.broker.topic_plans import NewTopic
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
     INVALID_PARTITIONS,
@@ -43,7 +43,7 @@ def handle(parts: ConfigParts, request: Request) -> Body | Steps:
     return stepped(_answer(parts, request), count, must_end=True)
 
 
-def _answer(parts: ConfigParts, request: Request) -> Generator[None, None, Body]:
+def _answer(parts: ConfigParts, request: Request) -> Generator[Pause | None, None, Body]:
     body = request.body
     counts = yield from tally(topic.name for topic in body.topics)
     answers: dict[str, Mapping[str, object]] = {}
@@ -71,7 +71,7 @@ def _answer(parts: ConfigParts, request: Request) -> Generator[None, None, Body]
             answers[topic.name] = {}
         except PeerError as error:
             answers[topic.name] = _refused(topic.name, error)
-        yield
+        yield None
     view = ConfigView.of(parts.dynamic_settings) if request.version >= 5 else None
     problems = yield from _make(parts, planned, body.validate_only)
     for new, problem in zip(planned, problems, strict=True):
@@ -81,7 +81,7 @@ def _answer(parts: ConfigParts, request: Request) -> Generator[None, None, Body]
             answers[new.name] = _hidden(new)
         else:
             answers[new.name] = _made(new, view)
-        yield
+        yield None
     return {"topics": list(answers.values())}
 
 
@@ -137,7 +137,7 @@ def _manual(topic: Any) -> list[Sequence[int]]:
 
 def _make(
     parts: ConfigParts, planned: list[NewTopic], validate_only: bool
-) -> Generator[None, None, list[PeerError | None]]:
+) -> Generator[Pause | None, None, list[PeerError | None]]:
     problems: list[PeerError | None] = [None] * len(planned)
     if validate_only:
         return problems
@@ -155,7 +155,7 @@ def _make(
             made = [error] * len(free)
         for at, result in zip(free, made, strict=True):
             problems[at] = result if isinstance(result, PeerError) else None
-        yield
+        yield None
     return problems
 
 

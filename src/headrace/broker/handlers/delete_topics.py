@@ -13,7 +13,7 @@ from uuid import UUID
 
 from headrace.broker.api import Api, Request
 from headrace.broker.rights import DELETE_IN_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC, refused
-from headrace.broker.steps import Steps, tally
+from headrace.broker.steps import Pause, Steps, tally
 from headrace.broker.topic_names import check_not_internal
 from headrace.core.errors import PeerError
 from headrace.protocol.error_codes import (
@@ -38,7 +38,7 @@ def handle(parts: TopicParts, request: Request) -> Body | Steps:
     return Steps(_answer_all(parts, request), must_end=True)
 
 
-def _answer_all(parts: TopicParts, request: Request) -> Generator[None, None, Body]:
+def _answer_all(parts: TopicParts, request: Request) -> Generator[Pause | None, None, Body]:
     body = request.body
     named: Iterable[Asked]
     if request.version >= 6:
@@ -52,7 +52,7 @@ def _answer_all(parts: TopicParts, request: Request) -> Generator[None, None, Bo
     rights, session = parts.rights, request.session
     deletes_any = rights.allows(session, DELETE_IN_CLUSTER)
     for name, topic_id in counts:
-        yield
+        yield None
         topic = parts.topics.by_id(topic_id) if topic_id is not None else parts.topics.get(name or "")
         shown: Asked = (name, topic_id)
         try:
@@ -91,11 +91,11 @@ def _answer_all(parts: TopicParts, request: Request) -> Generator[None, None, Bo
             yield from parts.controller.delete_in_steps(*there.values())
         except PeerError as error:
             answers |= dict.fromkeys(there, error.with_traceback(None))
-        yield
+        yield None
     responses = []
     for shown, refusal in answers.items():
         responses.append(_answer(shown, refusal))
-        yield
+        yield None
     return {"responses": responses}
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.broker.connection import Connection, Slot
     from headrace.broker.fetch_sessions import FetchSession, FetchSessions
     from headrace.broker.handlers.fetch_slowly import SlowFetch
+    from headrace.broker.handlers.replica_fetch import ReplicaFetchHandler
     from headrace.broker.metrics import Metrics
     from headrace.broker.partition import Partition
     from headrace.broker.parts import DirectoryParts
@@ -40,6 +41,7 @@ class FetchHandler:
         "metrics",
         "purgatory",
         "reactor",
+        "replicas",
         "rights",
         "server",
         "sessions",
@@ -68,6 +70,7 @@ class FetchHandler:
         self.bytes_max = bytes_max
         self.rights = parts.rights
         self.throttle = throttle
+        self.replicas: ReplicaFetchHandler | None = None  # of a broker in a cluster
 
     def handle(
         self, connection: Connection, view: memoryview, at: int, end: int, version: int, correlation_id: int
@@ -76,6 +79,9 @@ class FetchHandler:
             self._slow(connection, version, correlation_id).begin_reading(bytes(view[at:end]))
             return
         request = fetch.decode(view, at, end, version)
+        if request.replica_id >= 0 and self.replicas is not None:
+            self.replicas.handle(connection, request, version, correlation_id)
+            return
         entered = self.enter(connection, request, version, correlation_id, None)
         if entered is None:
             return
@@ -121,6 +127,12 @@ class FetchHandler:
         if not 0 <= index < len(topic.partitions):
             raise PeerError(UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name}: no partition {index}")
         return topic.partitions[index]
+
+    def partition_or_none(self, key: tuple[TopicKey, int]) -> Partition | None:
+        try:
+            return self.partition(*key)
+        except PeerError:
+            return None
 
     def name(self, topic_id: bytes) -> str | None:
         topic = self._topics.by_wire_id(topic_id)

@@ -242,9 +242,10 @@ def from_body(body: Any, version: int) -> Generator[None, None, FetchRequest]:
         named = _counted(named, len(topic.partitions))
         forgotten.append((_key(topic, by_id), list(topic.partitions)))
         yield
-    replica_id = body.replica_state.replica_id if version >= fetch.REPLICA_STATE_FROM else body.replica_id
+    is_state = version >= fetch.REPLICA_STATE_FROM
     return FetchRequest(
-        replica_id,
+        body.replica_state.replica_id if is_state else body.replica_id,
+        body.replica_state.replica_epoch if is_state else -1,
         body.max_wait // _MS,
         body.min_bytes,
         body.max_bytes,

@@ -22,6 +22,7 @@ from headrace.broker.handlers.config_resources import (
 )
 from headrace.broker.steps import Steps, stepped
 from headrace.broker.topic_config import TOPIC_SETTINGS
+from headrace.broker.topic_controller import Waiting
 from headrace.core.errors import PeerError
 from headrace.core.settings.broker import kafka_items
 from headrace.core.settings.types import Kind
@@ -38,8 +39,8 @@ _NO_BROKER_LIST = "Config value {verb} is not allowed for config key: {key}"
 
 
 def handle(parts: ConfigParts, request: Request) -> Body | Steps:
-    def alter(resource: Any) -> None:
-        _alter(parts, resource, request.body.validate_only)
+    def alter(resource: Any) -> Waiting:
+        return _alter(parts, resource, request.body.validate_only)
 
     body = change_all(parts.rights, request, alter, nullable=_removed)
     return stepped(body, len(request.body.resources), must_end=True)
@@ -49,7 +50,7 @@ def _removed(resource: Any) -> Iterator[str]:
     return (config.name for config in resource.configs if config.config_operation == DELETE)
 
 
-def _alter(parts: ConfigParts, resource: Any, validate_only: bool) -> None:
+def _alter(parts: ConfigParts, resource: Any, validate_only: bool) -> Waiting:
     name = resource.resource_name
     if resource.resource_type == TOPIC:
         if not name:
@@ -63,7 +64,7 @@ def _alter(parts: ConfigParts, resource: Any, validate_only: bool) -> None:
             in_force = "" if row is None else row.text(topic.overrides, parts.settings)
             splits = row is not None and row.setting.kind is Kind.LIST
             _apply(changed, config, in_force, "" if splits else _NO_TOPIC_LIST)
-        parts.controller.alter(name, changed, validate_only=validate_only)
+        yield from parts.controller.alter_in_steps(name, changed, validate_only=validate_only)
     elif resource.resource_type == BROKER:
         layer = broker_layer(name, parts.settings.node_id)
         changed = dict(parts.dynamic_settings.layer(layer))

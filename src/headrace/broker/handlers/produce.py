@@ -23,6 +23,7 @@ from headrace.protocol.error_codes import (
     INVALID_TOPIC_EXCEPTION,
     KAFKA_STORAGE_ERROR,
     NONE,
+    NOT_COORDINATOR,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
@@ -297,7 +298,7 @@ class ProduceHandler:
             code = transactions.verify(transactional_id, *producer, topic, index)
             if code == NONE:
                 continue
-            if version >= IMPLICIT_SINCE:
+            if version >= IMPLICIT_SINCE or code == NOT_COORDINATOR:  # then another broker is
                 missing.append((topic, index, start))
             else:
                 refused[start] = _outside(for_produce(code, version), topic, index)
@@ -318,7 +319,9 @@ class ProduceHandler:
                 wait.give_up(error)
 
         partitions = [(topic, index) for topic, index, _ in missing]
-        transactions.add_implicitly(transactional_id, *producer, partitions, decided)
+        self._coordinators().ask_transaction(
+            transactional_id, *producer, partitions, decided, adds=version >= IMPLICIT_SINCE
+        )
 
     def verify_again(
         self, transactional_id: str, log: PartitionLog, data: memoryview, start: int, version: int
@@ -330,7 +333,7 @@ class ProduceHandler:
         entry = log.producers.get(producer_id)
         if entry is not None and entry.epoch == epoch and entry.txn_first_offset >= 0:
             return
-        code = self._coordinators().transactions.verify(transactional_id, producer_id, epoch, log.topic, log.index)
+        code = self._coordinators().verify_again(transactional_id, producer_id, epoch, log.topic, log.index)
         if code != NONE:
             raise _outside(for_produce(code, version), log.topic, log.index)
 

@@ -32,7 +32,8 @@ class Soon:
         """The result, at the end of a handler that runs in steps itself."""
         found: Any = self.result()
         if isinstance(found, Steps):
-            found = yield from found.body
+            # What coordinators answer waits for nothing more.
+            found = yield from cast("Generator[None, None, Body | Later]", found.body)
         return cast("Body | Later", found)
 
     def result(self) -> Body | Later | Steps:

@@ -120,7 +120,8 @@ def _committed(partition: Any, now_ms: int) -> CommittedOffset:
 
 
 def _verify(parts: TransactionOffsetParts, body: Any) -> int:
-    return parts.transactions.verify(body.transactional_id, body.producer_id, body.producer_epoch, *_place(parts, body))
+    producer = (body.transactional_id, body.producer_id, body.producer_epoch)
+    return parts.coordination.verify_again(*producer, *_place(parts, body))
 
 
 def _place(parts: TransactionOffsetParts, body: Any) -> tuple[str, int]:
@@ -132,11 +133,9 @@ def _place(parts: TransactionOffsetParts, body: Any) -> tuple[str, int]:
 def _ask_transaction(parts: TransactionOffsetParts, body: Any, version: int, decided: Callable[[int], None]) -> None:
     if parts.topics.get(OFFSETS_TOPIC) is None:
         decided(COORDINATOR_NOT_AVAILABLE)
-    elif version >= IMPLICIT_SINCE:
-        producer = (body.transactional_id, body.producer_id, body.producer_epoch)
-        parts.transactions.add_implicitly(*producer, [_place(parts, body)], decided)
     else:
-        decided(_verify(parts, body))
+        producer = (body.transactional_id, body.producer_id, body.producer_epoch)
+        parts.coordination.ask_transaction(*producer, [_place(parts, body)], decided, adds=version >= IMPLICIT_SINCE)
 
 
 def _told(code: int, version: int) -> int:

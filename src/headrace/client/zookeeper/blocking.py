@@ -16,7 +16,6 @@ from concurrent.futures import Future
 from typing import Any, Final, Self
 
 from headrace.client.errors import ClientError
-from headrace.client.zookeeper.attempt import Attempt, reason, resolve
 from headrace.client.zookeeper.calls import Calls
 from headrace.client.zookeeper.connect_string import name_of
 from headrace.client.zookeeper.driver import Driver
@@ -25,6 +24,7 @@ from headrace.client.zookeeper.events import Answered, Changed, Connect, Event, 
 from headrace.client.zookeeper.session import TIMEOUT_MS, Resumed
 from headrace.client.zookeeper.states import State
 from headrace.core.telemetry import failure
+from headrace.net.attempt import Attempt, reason, resolve
 from headrace.protocol.zookeeper import codes, requests
 from headrace.protocol.zookeeper.results import Result
 

@@ -9,7 +9,6 @@ import socket
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
-from headrace.client.zookeeper.attempt import Attempt, reason, resolve
 from headrace.client.zookeeper.calls import Step
 from headrace.client.zookeeper.connect_string import name_of
 from headrace.client.zookeeper.driver import Driver
@@ -20,6 +19,7 @@ from headrace.core.clock import Clock
 from headrace.core.errors import InvariantError
 from headrace.core.telemetry import event as log_event
 from headrace.core.telemetry import failure
+from headrace.net.attempt import Attempt, reason, resolve
 from headrace.net.outbox import Outbox
 from headrace.net.reactor import BROKEN, READ, WRITE, Reactor, Timer
 from headrace.net.traffic import Traffic
