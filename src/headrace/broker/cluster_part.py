@@ -39,7 +39,8 @@ from headrace.net.workers import Workers
 from headrace.replication import znodes
 from headrace.replication.cluster import Cluster
 from headrace.replication.cluster_session import ClusterSession
-from headrace.replication.fetcher import Fetchers, LeaderFetcher
+from headrace.replication.fetcher import LeaderFetcher
+from headrace.replication.fetchers import Fetchers
 from headrace.replication.image import NO_LEADER, BrokerImage, ClusterImage, Endpoint, ImageDelta, TopicImage
 from headrace.replication.leading import Leading
 from headrace.replication.membership import Membership

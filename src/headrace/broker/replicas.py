@@ -12,7 +12,7 @@ from typing import Final
 
 from headrace.broker.partition import FOLLOWER, LEADER, Partition
 from headrace.log.partition_log import PartitionLog
-from headrace.replication.fetcher import Fetchers
+from headrace.replication.fetchers import Fetchers
 from headrace.replication.image import ClusterImage, Endpoint, ImageDelta, PartitionImage
 from headrace.replication.leading import Leading
 

@@ -127,6 +127,7 @@ def _decode(data: memoryview) -> Answer:
             told, at = _partition(data, at, topic_id)
             found.append(told)
         at = skip_tags(data, at)
+    skip_tags(data, at)
     return Answer(correlation_id, error, session_id, found)
 
 

@@ -14,7 +14,7 @@ from waits import eventually
 from headrace.broker import router, steps
 from headrace.broker.api import Request
 from headrace.broker.handlers import create_topics, load
-from headrace.broker.steps import InSteps, Steps, is_long, stepped, writing
+from headrace.broker.steps import InSteps, Pause, Steps, is_long, stepped, writing
 from headrace.core.errors import PeerError
 from headrace.core.steps import finish
 from headrace.net.transport import PlainTransport
@@ -444,3 +444,48 @@ def test_others_are_answered_while_one_request_makes_many_topics(make_node):
     node.stop()
     thread.join()
     assert order.index("answered") < len(order) - 1, "before all are made"
+
+
+def test_steps_that_pause_are_left_alone_until_the_pause_is_over(begin, soon):
+    pause = Pause()
+
+    def waiting():
+        yield pause
+        return {"error_code": 0, "groups": []}
+
+    connection = begin(Steps(waiting()))
+    assert (len(connection.slots), soon) == (1, [])
+    pause.end()
+    pause.end()  # a second time changes nothing
+    assert len(soon) == 1
+    soon.pop()()
+    assert len(connection.slots[0].answers) == 1
+
+
+def test_a_pause_that_is_over_already_holds_nothing_up(begin, soon):
+    pause = Pause()
+    pause.end()
+
+    def waiting():
+        yield pause
+        return {"error_code": 0, "groups": []}
+
+    connection = begin(Steps(waiting()))
+    assert (len(connection.sent), soon) == (1, [])
+
+
+def test_a_short_request_that_has_to_wait_goes_on_in_steps(begin, soon):
+    pause = Pause()
+
+    def waiting():
+        yield None
+        yield pause
+        return {"error_code": 0, "groups": []}
+
+    begun = stepped(waiting(), 1)
+    assert isinstance(begun, Steps)
+    connection = begin(begun)
+    assert (connection.sent, soon) == ([], [])
+    pause.end()
+    soon.pop()()
+    assert len(connection.slots[0].answers) == 1
