@@ -155,6 +155,7 @@ class ClusterPart:
         participant.on_expired.append(self._expired)
         self._session = ClusterSession(self._open_client, self, self._save)
         self._session.start(self._former())
+        reactor.end_of_turn.append(self._topics.lead_what_is_written)
         reactor.end_of_turn.append(self.leading.look)
         reactor.every(self._own.lag_ms_max / 2000, self._tick)
 

@@ -48,6 +48,7 @@ class Topics:
         self._configs: WeakValueDictionary[frozenset[tuple[str, str]], LogConfig] = WeakValueDictionary()
         self._wanted: dict[Partition, None] = {}  # those that belong here and have no log yet
         self._unwanted: list[tuple[Partition, PartitionLog]] = []
+        self._to_lead: dict[Partition, PartitionImage] = {}  # as soon as all that was fetched is written
         self._coordinated: list[tuple[Partition, bool]] = []  # of internal topics, changed by the delta at hand
         # A partition of an internal topic has another role, or (True) is gone: told when a whole delta is followed.
         self.on_coordinated: Callable[[Partition, bool], None] = lambda partition, is_deleted: None
@@ -126,6 +127,7 @@ class Topics:
     def _place(self, partition: Partition, image: PartitionImage) -> None:
         me = self._broker_id
         self._wanted.pop(partition, None)
+        self._to_lead.pop(partition, None)
         if me not in image.replicas:
             if partition.local is not None:
                 self._unwanted.append((partition, partition.local))
@@ -135,13 +137,32 @@ class Topics:
         elif partition.local is None:
             partition.go_offline(image.leader_epoch, image.replicas)
             self._wanted[partition] = None
-        elif image.leader == me and (self.incarnation is None or image.leader_incarnation == self.incarnation()):
+        elif self._leads(image) and not partition.local.appender.is_idle and partition.led is None:
+            # What was fetched from the leader before is still being written, and belongs to that leader's epoch.
+            partition.follow(image.leader_epoch, image.replicas)
+            self._to_lead[partition] = image
+        elif self._leads(image):
             partition.lead(image.leader_epoch, image.isr, image.replicas)
         else:
             partition.follow(image.leader_epoch, image.replicas)
         self.on_placed(partition, image)
         if partition.topic in INTERNAL:
             self._coordinated.append((partition, False))
+
+    def _leads(self, image: PartitionImage) -> bool:
+        """Whether it is this start of this broker that leads."""
+        return image.leader == self._broker_id and (
+            self.incarnation is None or image.leader_incarnation == self.incarnation()
+        )
+
+    def lead_what_is_written(self) -> None:
+        """Partitions whose last fetched batches had to be written first. At the end of each turn; mostly there are
+        none."""
+        if self._to_lead:
+            written = {each: image for each, image in self._to_lead.items() if _is_idle(each)}
+            for partition, image in written.items():
+                self._place(partition, image)
+            self._tell_coordinators()
 
     def _add(self, topic: Topic) -> None:
         self.by_name[topic.name] = topic
@@ -152,6 +173,7 @@ class Topics:
         del self.by_name[topic.name], self._by_id[topic.id], self._by_wire_id[topic.id.bytes]
         for partition in topic.partitions:
             self._wanted.pop(partition, None)
+            self._to_lead.pop(partition, None)
             if partition.local is not None:
                 self._unwanted.append((partition, partition.local))
             self.on_gone(partition)
@@ -161,6 +183,7 @@ class Topics:
     def resign(self) -> None:
         """What this broker leads it leads no more: the session that it was given in is over. The image will say who
         does."""
+        self._to_lead.clear()
         for topic in self.by_name.values():
             for partition in topic.partitions:
                 if partition.led is not None:
@@ -244,6 +267,10 @@ class Topics:
         for partition in topic.partitions:
             if partition.local is not None:
                 partition.local.reconfigure(topic.config)
+
+
+def _is_idle(partition: Partition) -> bool:
+    return partition.local is None or partition.local.appender.is_idle
 
 
 def partition_count(topics: Collection[Topic | TopicImage | None], enough: int) -> int:

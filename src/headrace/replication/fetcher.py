@@ -328,7 +328,11 @@ class LeaderFetcher:
 
     def _take(self, each: _Followed, asked: Wanted, told: Told, frame: memoryview, now_ms: int) -> None:
         log = each.log
-        if log.deleted or log.end_offset != asked.offset or log.next_offset != asked.offset:
+        if log.deleted:
+            return
+        if log.end_offset != asked.offset or log.next_offset != asked.offset:
+            # What this broker wrote as a leader came to the file only now: the answer is to an old question.
+            self._changed[each.key] = None
             return
         if told.error == OFFSET_OUT_OF_RANGE and told.start_offset > log.end_offset:
             self._restarts[log] = told.start_offset

@@ -14,6 +14,8 @@ from headrace.coordinator.transactions.markers import TransactionEnd
 from headrace.core.listeners import ListenerAddress
 from headrace.core.steps import finish
 from headrace.protocol import error_codes as codes
+from headrace.protocol.batch import STAMP
+from headrace.protocol.records import build_plain_batch
 from headrace.replication.image import BrokerImage, Endpoint, ImageDelta, PartitionImage, TopicImage
 
 METADATA, FIND, CREATE, CLUSTER, DESCRIBE = 3, 10, 19, 60, 75
@@ -67,6 +69,32 @@ def test_the_broker_makes_the_logs_that_the_image_gives_it_and_no_other(pair):
     assert [each.local is not None for each in partitions] == [True, True, False]
     assert (partitions[0].led.leader_epoch, partitions[0].isr) == (4, (1, OTHER))
     assert pair.store.find("orders", 2) is None
+
+
+class Told:
+    """Who waits for a batch."""
+
+    def written(self, log):
+        pass
+
+    def done(self, log, error):
+        self.error = error
+
+
+def test_a_follower_leads_only_when_what_it_fetched_is_written_and_keeps_both_epochs(pair):
+    partition = pair.topics.get("orders").partitions[1]
+    log = partition.local
+    fetched = build_plain_batch([(b"k", b"v")], 1)
+    STAMP.pack_into(fetched, 0, 0, len(fetched) - 12, 5)
+    log.appender.stage_replica(memoryview(fetched), 0, len(fetched), 5, 1, Told())
+    apply_partition(pair, 1, replicas=(OTHER, 1), leader=1, leader_epoch=6, isr=(1,))
+    assert (partition.role, partition.led) == (FOLLOWER, None)
+    pair.topics.lead_what_is_written()
+    assert partition.led is None
+    pair.writer.end_of_turn()
+    pair.topics.lead_what_is_written()
+    assert (partition.role, partition.led) == (LEADER, log)
+    assert log.epochs.entries == [(5, 0), (6, 1)]
 
 
 def test_metadata_tells_of_both_brokers_and_of_each_leader(pair, client):
