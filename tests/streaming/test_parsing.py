@@ -9,7 +9,7 @@ import pytest
 
 import headrace as hr
 from headrace.core.errors import OperatorError
-from headrace.streaming.declarations import Topic
+from headrace.streaming.declarations import TopicStream
 from headrace.streaming.parsing import BAD, parser_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ AVRO = (
 )
 
 
-def parsed(spark: SparkSession, topic: Topic, *values: bytes | None) -> list[Any]:
+def parsed(spark: SparkSession, topic: TopicStream, *values: bytes | None) -> list[Any]:
     """Of each value its row as a dict, or the reason why it is none."""
     parser = parser_of(topic, topic.schema)
     rows = [(b"k", value, "t", 0, index, None, None) for index, value in enumerate(values)]
