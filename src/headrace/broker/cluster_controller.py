@@ -255,10 +255,10 @@ class ClusterController:
         finally:
             self._plans.end(names)
 
-    def grow_in_steps(self, name: str, total: int, manual: Sequence[Replicas] | None = None) -> Waiting:
+    def grow_in_steps(self, name: str, total: int) -> Waiting:
         topic = self._plans.existing(name)
         before = len(topic.partitions)
-        more = manual or self.placed(total - before, topic.replication_factor, before)
+        more = self.placed(total - before, topic.replication_factor, before)
         self._plans.begin([name])
         try:
             yield from self._changed_in_tree([name], lambda _: self._grown(name, before, tuple(more)))

@@ -151,10 +151,6 @@ class Controller:
 
     # ── writing what is planned ──────────────────────────────────────────────────────────────────────────────────
 
-    def plan_again(self) -> None:
-        """Users ask for something else now."""
-        self._plan_soon()
-
     def _plan_soon(self) -> None:
         if not self._is_planning and self.is_active:
             self._is_planning = True

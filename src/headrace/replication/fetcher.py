@@ -150,10 +150,6 @@ class LeaderFetcher:
         self._is_lost_said = False
         self.is_closed = False
 
-    @property
-    def partition_count(self) -> int:
-        return len(self._followed)
-
     # ── what is followed ─────────────────────────────────────────────────────────────────────────────────────────
 
     def follow(self, key: Key, log: PartitionLog, epoch: int) -> None:

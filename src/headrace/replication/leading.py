@@ -7,7 +7,7 @@ as both until everything was read again over a new connection.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -77,15 +77,6 @@ class Leading:
         self._led: dict[Place, Led] = {}
         self._to_look_at: dict[Led, None] = {}  # whose ISR may have to change
         self._writing = 0
-
-    def __len__(self) -> int:
-        return len(self._led)
-
-    def all(self) -> Iterable[Led]:
-        return self._led.values()
-
-    def of(self, place: Place) -> Led | None:
-        return self._led.get(place)
 
     # ── what the image says ──────────────────────────────────────────────────────────────────────────────────────
 

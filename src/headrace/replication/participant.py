@@ -5,7 +5,6 @@ has expired the broker has none any more, until it is registered again and has r
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 from headrace.client.zookeeper.on_loop import LoopClient
 from headrace.replication.cluster import Cluster
@@ -14,21 +13,12 @@ from headrace.replication.dialogue import Asking
 from headrace.replication.image import ClusterImage, ImageDelta, TopicImage
 from headrace.replication.membership import Membership
 from headrace.replication.operations import Operation
-from headrace.replication.plan import Place, Wishes, plan
+from headrace.replication.plan import Wishes, plan
 from headrace.replication.tree_reader import TreeReader
 from headrace.replication.tree_view import TreeView
 from headrace.replication.znodes import Registration
 
 CallSoon = Callable[[Callable[[], None]], None]
-
-
-@dataclass(slots=True)
-class Wanted:
-    """What users asked this controller for, besides what stands in the tree. It is forgotten with its time in office:
-    who asked is told so, and asks the next one."""
-
-    preferred: set[Place] = field(default_factory=set)
-    unclean: set[Place] = field(default_factory=set)
 
 
 class Participant:
@@ -44,7 +34,6 @@ class Participant:
     ) -> None:
         self.cluster = cluster
         self.view = TreeView()
-        self.wanted = Wanted()
         self.reader = TreeReader(self.view, call_soon, self._read)
         self.membership = membership(self._joined)
         self.controller = Controller(
@@ -110,9 +99,5 @@ class Participant:
                 heard()
 
     def _planned(self, image: ClusterImage) -> Iterator[Operation]:
-        wishes = Wishes(
-            deleted=frozenset(self.view.deleted),
-            preferred=frozenset(self.wanted.preferred),
-            unclean=frozenset(self.wanted.unclean),
-        )
+        wishes = Wishes(deleted=frozenset(self.view.deleted))
         return plan(image, wishes, is_unclean=self._is_unclean)
